@@ -1,0 +1,1 @@
+"""Where kernels run. A backend takes inputs and gives back raw bytes; it judges nothing."""

@@ -1,0 +1,119 @@
+"""What a backend is asked to do and what it answers: the contract between tool and worker.
+
+A job is one tool on one kernel and one shape, in a process of its own. The worker is handed
+inputs as files and hands raw bytes back: references and comparison stay with the caller, which
+never imports the code under test.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from rungwatch.declare.problem import Shape
+
+
+class BackendUnavailableError(RuntimeError):
+    """The backend can't work on this machine; the message says what to install."""
+
+
+class Tool(StrEnum):
+    """What is done with a kernel."""
+
+    NUMERICS = "numerics"
+    SYNCCHECK = "synccheck"
+    RACECHECK = "racecheck"
+
+
+class KernelSource(msgspec.Struct, frozen=True):
+    """Where a worker finds the factory of a kernel.
+
+    Exactly one of `path` (a .py file) and `module` (an importable name) is set. `factory` is
+    called with (M, N, K) or (M, N, K, sm_count), whichever its signature takes; a factory of the
+    tirx-kernels protocol is called with the keywords of the matching entry of CONFIGS.
+    """
+
+    factory: str
+    path: str | None = None
+    module: str | None = None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One tool on one kernel and one shape.
+
+    `inputs` names the files in the job's folder, one a problem, each an .npz with the flat
+    uint16 arrays A, B and D, guard bands included (`rungwatch.trusted.buffers`). The worker
+    writes the arrays as the kernel left them to the file of the same name in `outputs/`.
+    """
+
+    tool: Tool
+    source: KernelSource
+    shape: Shape
+    inputs: tuple[str, ...]
+
+
+class Stage(StrEnum):
+    """How far a worker got: named when it is ended at its deadline."""
+
+    START = "start"
+    LOAD = "load"
+    BUILD = "build"
+    TRANSPILE = "transpile"
+    RUN = "run"
+
+
+class Failure(StrEnum):
+    """Why a job, or one of its problems, has no output. Maps to one reason each."""
+
+    KERNEL_LOAD = "kernel-load"
+    KERNEL_BUILD = "kernel-build"
+    PROTOCOL = "protocol"
+    UNMODELLED = "unmodelled"
+    MISSING_DEPENDENCY = "missing-dependency"
+    BACKEND_UNAVAILABLE = "backend-unavailable"
+    EXECUTION = "execution"
+    DEADLINE = "deadline"
+    MEMORY_LIMIT = "memory-limit"
+    WORKER_DIED = "worker-died"
+    CHECKER_BUDGET = "checker-budget"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that a checker found, in its own words, with the source line it names."""
+
+    status: str
+    kind: str
+    message: str
+    source: str | None = None
+
+
+class CheckerReport(msgspec.Struct, frozen=True):
+    """What synccheck or racecheck said: `verdict` is clean, review, incomplete or error."""
+
+    verdict: str
+    findings: tuple[Finding, ...]
+
+
+class JobFailure(msgspec.Struct, frozen=True):
+    """Why there is no output, where it happened, and the text a person should see."""
+
+    failure: Failure
+    stage: Stage
+    message: str
+
+
+class JobResult(msgspec.Struct, frozen=True):
+    """What a job gave.
+
+    `failure` is set where the whole job ended early; `outputs` names the .npz files that were
+    written, `failed` the problems that have none and why; `report` is a checker's answer.
+    `self_contained` says that loading the kernel brought in no local file but its own, so that
+    its file's hash stands for its code. `seconds` is wall time by stage: never a measurement.
+    """
+
+    outputs: dict[str, Path] = {}
+    failed: dict[str, JobFailure] = {}
+    report: CheckerReport | None = None
+    failure: JobFailure | None = None
+    self_contained: bool = False
+    seconds: dict[Stage, float] = {}

@@ -1,0 +1,1 @@
+"""The CPU simulator for Blackwell kernels, and its synchronisation and race checkers."""

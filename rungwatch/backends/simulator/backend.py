@@ -1,0 +1,141 @@
+"""The simulator backend: runs jobs in supervised workers and checks what they answer."""
+
+import os
+import threading
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from rungwatch.backends.job import Failure, Job, JobFailure, JobResult, Stage, Tool
+from rungwatch.backends.simulator.cache import simulator_cache
+from rungwatch.backends.simulator.engines import Engines
+from rungwatch.backends.simulator.exchange import Answer, Arrays, JobFolder, read_arrays
+from rungwatch.backends.simulator.launch import launch
+from rungwatch.backends.simulator.toolchain import BackendUnavailableError
+from rungwatch.backends.supervise import Ended, Ending, Limits
+from rungwatch.cache import cache_dir
+from rungwatch.trusted.buffers import malformed
+
+_GIB = 1024**3
+# Generous: a deadline is for hangs. Measured on two cores; see docs/measurements.md.
+_START_S = 120.0
+_SECONDS_A_MULTIPLY_ADD = {
+    Tool.NUMERICS: 1e-7,
+    Tool.SYNCCHECK: 1e-6,
+    Tool.RACECHECK: 1e-6,
+}
+
+
+class SimulatorBackend:
+    """Runs kernels in the CPU simulator. May be used from several threads at once."""
+
+    def __init__(
+        self, say: Callable[[str], None] = lambda text: None, cache: Path | None = None
+    ) -> None:
+        """Use the cache folder `cache` (the user's by default); `say` is told of long steps."""
+        self._cache = simulator_cache(cache or cache_dir())
+        self.engines = Engines(self._cache, say)
+
+    def run(
+        self,
+        job: Job,
+        inputs: Mapping[str, Arrays],
+        folder: Path,
+        *,
+        memory_limit_bytes: int,
+        alone: bool = False,
+        cancel: threading.Event | None = None,
+        deadline_s: float | None = None,
+    ) -> JobResult:
+        """Run one job in `folder`, which must be empty and is the caller's to delete.
+
+        `inputs` holds the guarded arrays of each name in `job.inputs`. Where a job runs `alone`
+        its worker uses every core; results do not depend on that.
+        """
+        try:
+            toolchain = self.engines.ensure(job.tool, cancel)
+        except BackendUnavailableError as error:
+            failure = JobFailure(Failure.BACKEND_UNAVAILABLE, Stage.START, str(error))
+            return JobResult(failure=failure)
+        limits = Limits(deadline_s or default_deadline_s(job), memory_limit_bytes)
+        threads = (os.cpu_count() or 1) if alone else 1
+        ended, answer = launch(job, inputs, folder, toolchain, self._cache, limits, threads, cancel)
+        return result_of(job, JobFolder(folder), limits, ended, answer)
+
+
+def default_deadline_s(job: Job) -> float:
+    """Return the wall time after which a job is taken for hung, also on a busy machine."""
+    shape = job.shape
+    work = shape.m * shape.n * shape.k * len(job.inputs)
+    return _START_S + work * _SECONDS_A_MULTIPLY_ADD[job.tool]
+
+
+def result_of(
+    job: Job, folder: JobFolder, limits: Limits, ended: Ended, answer: Answer | None
+) -> JobResult:
+    """Return the result of a job from how its worker ended and what it answered.
+
+    Nothing that a worker claims is taken as it is: an output counts where its file holds arrays
+    of the right names, type and size.
+    """
+    failure = _worker_failure(limits, ended)
+    if answer is None:
+        answer = Answer()
+        if failure is None:
+            failure = _died(ended, "the worker left no answer that can be read")
+    elif failure is None:
+        failure = answer.failure
+    outputs = {
+        name: folder.output(name)
+        for name in answer.outputs
+        if name in job.inputs and _is_sound(folder.output(name), job)
+    }
+    return JobResult(
+        outputs=outputs,
+        failed=answer.failed,
+        report=answer.report,
+        failure=failure,
+        self_contained=answer.self_contained,
+        seconds=msgspec.convert(ended.seconds_by_stage, dict[Stage, float], strict=False),
+    )
+
+
+def _worker_failure(limits: Limits, ended: Ended) -> JobFailure | None:
+    match ended.ending:
+        case Ending.DEADLINE:
+            message = f"ended at its deadline of {limits.deadline_s:.0f} s, in {_where(ended)}"
+            return JobFailure(Failure.DEADLINE, _stage(ended), message)
+        case Ending.MEMORY:
+            message = (
+                f"used {ended.peak_memory_bytes / _GIB:.1f} GiB of memory, more than the"
+                f" {limits.memory_bytes / _GIB:.1f} GiB that it may, in {_where(ended)}"
+            )
+            return JobFailure(Failure.MEMORY_LIMIT, _stage(ended), message)
+        case Ending.CANCELLED:
+            return _died(ended, "cancelled")
+        case Ending.EXITED:
+            if ended.ok:
+                return None
+            return _died(ended, f"the worker died in {_where(ended)}, {ended.describe()}")
+
+
+def _died(ended: Ended, message: str) -> JobFailure:
+    return JobFailure(Failure.WORKER_DIED, _stage(ended), message)
+
+
+def _stage(ended: Ended) -> Stage:
+    return Stage(ended.last_stage) if ended.last_stage in set(Stage) else Stage.START
+
+
+def _where(ended: Ended) -> str:
+    detail = ended.events[-1].detail if ended.events else ""
+    return f"stage {_stage(ended)}{f' of {detail}' if detail else ''}"
+
+
+def _is_sound(path: Path, job: Job) -> bool:
+    try:
+        return malformed(read_arrays(path), job.shape) is None
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False

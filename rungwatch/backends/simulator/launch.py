@@ -1,0 +1,42 @@
+"""Start a worker on a job and read what it answered."""
+
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from rungwatch.backends.job import Job
+from rungwatch.backends.simulator.cache import SimulatorCache
+from rungwatch.backends.simulator.exchange import Answer, Arrays, JobFolder, Order
+from rungwatch.backends.simulator.toolchain import Toolchain, worker_environment
+from rungwatch.backends.supervise import Ended, Limits, supervise
+
+_WORKER = "rungwatch.backends.simulator.worker"
+
+
+def launch(
+    job: Job,
+    inputs: Mapping[str, Arrays],
+    folder: Path,
+    toolchain: Toolchain,
+    cache: SimulatorCache,
+    limits: Limits,
+    threads: int,
+    cancel: threading.Event | None = None,
+) -> tuple[Ended, Answer | None]:
+    """Run `job` in a worker; the answer is None where the worker left none that can be read."""
+    files = JobFolder(folder)
+    files.make(Order(job, threads, str(cache.lock)), inputs)
+    ended = supervise(
+        [sys.executable, "-P", "-m", _WORKER, str(folder)],
+        folder,
+        worker_environment(toolchain, cache.numsim, files.temporary),
+        limits,
+        cancel,
+    )
+    try:
+        return ended, msgspec.json.decode(files.answer.read_bytes(), type=Answer)
+    except (OSError, msgspec.MsgspecError):
+        return ended, None

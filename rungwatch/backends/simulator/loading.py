@@ -1,0 +1,213 @@
+"""Load a kernel's source and build its PrimFunc, in the worker: this runs foreign code.
+
+Every way in which that can go wrong ends as a `JobError` that names the line.
+"""
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rungwatch.backends.job import Failure, KernelSource, Stage
+from rungwatch.backends.simulator.failures import JobError, describe
+from rungwatch.declare.problem import Shape
+from rungwatch.trusted.buffers import extents
+
+# The names that make a module one of the tirx-kernels protocol.
+_FOREIGN_PROTOCOL = ("KERNEL_META", "CONFIGS", "get_kernel")
+_OWN_PROTOCOL = "PROTOCOL"
+_DTYPE = "fp16"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A built kernel: its PrimFunc, and the names of its buffers in the order A, B, D."""
+
+    func: Any
+    buffers: tuple[str, str, str]
+    self_contained: bool
+
+
+def build_kernel(source: KernelSource, shape: Shape, enter: Callable[[Stage], None]) -> Kernel:
+    """Load `source` and build it for `shape`, calling `enter` before each of the two stages.
+
+    Raises:
+        JobError: the file or its factory failed, or what it gave is not a GEMM's PrimFunc.
+    """
+    enter(Stage.LOAD)
+    loaded_before = set(sys.modules)
+    module = _guarded(Failure.KERNEL_LOAD, Stage.LOAD, source, lambda: _load(source))
+    factory = _factory(module, source)
+    enter(Stage.BUILD)
+    func = _guarded(Failure.KERNEL_BUILD, Stage.BUILD, source, lambda: factory(shape))
+    buffers = _buffer_names(func, shape)
+    brought_in = [sys.modules[name] for name in set(sys.modules) - loaded_before]
+    return Kernel(func, buffers, _is_self_contained(brought_in, module, source))
+
+
+def _guarded[T](failure: Failure, stage: Stage, source: KernelSource, run: Callable[[], T]) -> T:
+    """Call foreign code; also SystemExit and KeyboardInterrupt are its failures, not ours."""
+    try:
+        return run()
+    except JobError:
+        raise
+    except BaseException as error:
+        missing = _missing_package(error, source)
+        if missing is not None:
+            message = f"the kernel imports '{missing}', which is not installed"
+            raise JobError(Failure.MISSING_DEPENDENCY, stage, message) from error
+        raise JobError(failure, stage, describe(error, _file_of(source))) from error
+
+
+def _load(source: KernelSource) -> ModuleType:
+    if source.module is not None:
+        return importlib.import_module(source.module)
+    if source.path is None:
+        raise ValueError("a kernel source needs a path or a module")
+    # A name of its own: another `kernels` package may be installed, and base and head of one
+    # file must never be taken for each other.
+    name = f"_rungwatch_kernel_{hashlib.sha256(source.path.encode()).hexdigest()[:12]}"
+    spec = importlib.util.spec_from_file_location(name, source.path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{Path(source.path).name} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and TVMScript look a function's module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+def _factory(module: ModuleType, source: KernelSource) -> Callable[[Shape], Any]:
+    """Return a function of the shape that calls the kernel's factory as its protocol says."""
+    function = getattr(module, source.factory, None)
+    if not callable(function):
+        raise JobError(Failure.PROTOCOL, Stage.LOAD, f"there is no function '{source.factory}'")
+    foreign = all(hasattr(module, name) for name in _FOREIGN_PROTOCOL)
+    if foreign and not hasattr(module, _OWN_PROTOCOL) and source.factory == "get_kernel":
+        return lambda shape: function(**_config(module, function, shape))
+    parameters = _parameters(function)
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [
+        parameter
+        for parameter in parameters.values()
+        if parameter.default is parameter.empty and parameter.kind not in variadic
+    ]
+    if "sm_count" in parameters:
+        return lambda shape: function(shape.m, shape.n, shape.k, sm_count=shape.sm_count)
+    if len(required) == 4:
+        return lambda shape: function(shape.m, shape.n, shape.k, shape.sm_count)
+    if len(required) == 3 or not parameters:
+        return lambda shape: function(shape.m, shape.n, shape.k)
+    message = f"{source.factory}{inspect.signature(function)} does not take (M, N, K[, sm_count])"
+    raise JobError(Failure.PROTOCOL, Stage.LOAD, message)
+
+
+def _config(module: ModuleType, function: Callable[..., Any], shape: Shape) -> Mapping[str, object]:
+    """Return the keywords for a tirx-kernels factory: its own entry for the shape, or bare."""
+    wanted: dict[str, object] = {"dtype": _DTYPE, "M": shape.m, "N": shape.n, "K": shape.k}
+    for config in module.CONFIGS:
+        if all(config.get(name, _DTYPE) == value for name, value in wanted.items()):
+            return {name: value for name, value in config.items() if name != "label"}
+    parameters = _parameters(function)
+    if all(name in parameters for name in ("M", "N", "K")):
+        return {name: value for name, value in wanted.items() if name in parameters}
+    message = f"CONFIGS has no {_DTYPE} entry for {shape.m}x{shape.n}x{shape.k}"
+    raise JobError(Failure.PROTOCOL, Stage.LOAD, message)
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a callable that says nothing of itself
+        return {}
+
+
+def _buffer_names(func: object, shape: Shape) -> tuple[str, str, str]:
+    """Check that `func` is a PrimFunc of A (M, K), B (N, K), D (M, N) in fp16; return the names."""
+    from tvm import tirx
+
+    def refuse(message: str) -> JobError:
+        return JobError(Failure.PROTOCOL, Stage.BUILD, message)
+
+    if not isinstance(func, tirx.PrimFunc):
+        raise refuse(f"the factory gave a {type(func).__name__}, not one PrimFunc")
+    params = list(func.params)
+    if len(params) != 3 or not all(map(tirx.is_buffer_var, params)):
+        names = ", ".join(str(param.name) for param in params)
+        raise refuse(f"the kernel takes ({names}), not the three buffers A, B and D")
+    for param, (name, extent) in zip(params, extents(shape).items(), strict=True):
+        found = tuple(map(_constant, param.shape))
+        if found != extent or str(param.dtype) != "float16":
+            raise refuse(
+                f"buffer '{param.name}' is {param.dtype} {_show(found)},"
+                f" {name} must be float16 {_show(extent)}"
+            )
+    a, b, d = (str(param.name) for param in params)
+    return a, b, d
+
+
+def _constant(extent: Any) -> int | str:
+    value = getattr(extent, "value", extent)
+    return int(value) if isinstance(value, int) else str(extent)
+
+
+def _show(extent: tuple[int | str, ...]) -> str:
+    return f"({', '.join(map(str, extent))})"
+
+
+def _missing_package(error: BaseException, source: KernelSource) -> str | None:
+    """Return the package that an import did not find, unless it is the kernel's own fault."""
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return None
+    package = error.name.partition(".")[0]
+    own = source.module is not None and source.module.partition(".")[0] == package
+    neighbour = source.path is not None and any(
+        Path(source.path).with_name(name).exists() for name in (package, f"{package}.py")
+    )
+    if (own and error.name != package) or neighbour or package in sys.stdlib_module_names:
+        return None
+    # Found, but without the submodule that was asked for: a wrong version, not an absence.
+    return None if importlib.util.find_spec(package) is not None else package
+
+
+def _file_of(source: KernelSource) -> str | None:
+    if source.path is not None:
+        return source.path
+    module = sys.modules.get(source.module or "")
+    if module is not None:
+        return getattr(module, "__file__", None)
+    try:
+        spec = importlib.util.find_spec(source.module or "")
+    except BaseException:  # finding a submodule imports its package: foreign code again
+        return None
+    return spec.origin if spec is not None else None
+
+
+def _is_self_contained(
+    brought_in: list[ModuleType], kernel: ModuleType, source: KernelSource
+) -> bool:
+    """Say whether `brought_in` is the kernel's file and installed packages other than its own."""
+    kernel_file = getattr(kernel, "__file__", None)
+    package = f"{source.module.partition('.')[0]}." if source.module else None
+    installed = _installed_roots()
+    for module in brought_in:
+        file = getattr(module, "__file__", None)
+        if file is None or file == kernel_file:
+            continue
+        its_own = package is not None and f"{module.__name__}.".startswith(package)
+        if its_own or not any(Path(file).is_relative_to(root) for root in installed):
+            return False
+    return True
+
+
+def _installed_roots() -> set[Path]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = [sysconfig.get_path(name) for name in names] + site.getsitepackages()
+    return {Path(folder) for folder in folders} | {Path(folder).resolve() for folder in folders}

@@ -1,0 +1,1 @@
+"""The main job: run every required case, compare, and turn the outcome into a record."""

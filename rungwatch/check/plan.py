@@ -1,0 +1,192 @@
+"""Decide which cases to run: pure, from declarations and options to a list of jobs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rungwatch.backends.job import Job, Tool
+from rungwatch.decide.verdict import Reason, verdict_of
+from rungwatch.declare.problem import Problem, Shape
+from rungwatch.declare.subject import Subject
+from rungwatch.record.model import Row
+from rungwatch.trusted import inputs, matrix
+from rungwatch.trusted.matrix import Depth
+
+SIMULATED_TARGETS = frozenset({"sm_100a"})
+CHECKER_DISTRIBUTION = "normal"
+DEFAULT_TILE = (128, 128, 64)
+ALL_TOOLS = tuple(Tool)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the command line asks for. `shape` None means the required matrix at `depth`."""
+
+    depth: Depth = Depth.QUICK
+    shape: Shape | None = None
+    distributions: tuple[str, ...] = ()
+    seed: int = 0
+    tools: tuple[Tool, ...] = ALL_TOOLS
+    target: str | None = None
+
+
+@dataclass(frozen=True)
+class PlannedJob:
+    """One job and the rows it will give, one a problem (numerics) or one in all (checkers)."""
+
+    subject: Subject
+    target: str | None
+    tool: Tool
+    problems: tuple[Problem, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape that all problems of the job share."""
+        return self.problems[0].shape
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of D in one tile, for the map of wrong tiles."""
+        declared = self.subject.declaration
+        return (declared.tile if declared else DEFAULT_TILE)[:2]
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds to simulate, for running long jobs first."""
+        return self.shape.m * self.shape.n * self.shape.k * len(self.problems)
+
+    def job(self, problems: Sequence[Problem]) -> Job:
+        """Return the job for a worker that runs `problems` (those that no cache answered)."""
+        return Job(self.tool, self.subject.source, self.shape, tuple(map(str, problems)))
+
+    def row_id(self, problem: Problem) -> str:
+        """Return the name of a row: step7-512x768x320-sm4-normal, ...-sm4-synccheck."""
+        what = problem.distribution if self.tool is Tool.NUMERICS else self.tool
+        return f"{self.subject.name}-{Problem(problem.shape, what, problem.seed)}"
+
+    def rerun(self, problem: Problem) -> str:
+        """Return the command that runs one row alone, without the cache."""
+        shape = problem.shape
+        words = f"--shape {shape.m}x{shape.n}x{shape.k} --sms {shape.sm_count} --only {self.tool}"
+        if self.tool is Tool.NUMERICS:
+            words += f" --dist {problem.distribution}"
+        if problem.seed:
+            words += f" --seed {problem.seed}"
+        return f"rungwatch check {self.subject.selector} {words} --no-cache"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The jobs to run, and the rows that are known without running anything."""
+
+    jobs: tuple[PlannedJob, ...]
+    rows: tuple[Row, ...]
+
+
+class AllRefusedError(ValueError):
+    """Every chosen kernel's rules exclude the shape that was asked for."""
+
+
+def plan_check(subjects: Iterable[Subject], selection: Selection) -> Plan:
+    """Return the jobs for `subjects`.
+
+    Raises:
+        AllRefusedError: a shape was named that no chosen kernel supports; the message has one
+            line a kernel with the rule that broke and the nearest valid shape.
+    """
+    jobs: list[PlannedJob] = []
+    rows: list[Row] = []
+    refusals: list[str] = []
+    for subject in subjects:
+        row, target = _known_without_running(subject, selection)
+        if row is not None:
+            rows.append(row)
+            if row.reason is Reason.PROBLEM_REFUSED:
+                refusals.append(f"{subject.key}: {row.message}")
+            continue
+        jobs += _jobs(subject, target, selection)
+    if refusals and not jobs and len(refusals) == len(rows):
+        raise AllRefusedError("\n".join(refusals))
+    return Plan(tuple(jobs), tuple(rows))
+
+
+def _known_without_running(
+    subject: Subject, selection: Selection
+) -> tuple[Row | None, str | None]:
+    """Return the row that settles `subject` unrun, if any, and the target to run it for."""
+    if subject.error is not None:
+        reason = Reason.KERNEL_LOAD if "SyntaxError" in subject.error else Reason.PROTOCOL
+        return settled_row(subject, reason, subject.error), None
+    if subject.declaration is None:
+        return None, selection.target
+    targets = [
+        target for target in subject.declaration.targets if selection.target in (None, target)
+    ]
+    simulated = [target for target in targets if target in SIMULATED_TARGETS]
+    if not simulated:
+        message = f"no simulator models {', '.join(targets)}"
+        return settled_row(subject, Reason.TARGET_NOT_SIMULATED, message), None
+    if selection.shape is not None:
+        refusal = subject.declaration.rules.refusal(selection.shape)
+        if refusal is not None:
+            return settled_row(subject, Reason.PROBLEM_REFUSED, refusal), None
+    return None, simulated[0]
+
+
+def settled_row(subject: Subject, reason: Reason, message: str) -> Row:
+    """Return the one row of a subject of which no case was reached."""
+    return Row(
+        id=f"{subject.name}-load",
+        kernel=subject.key,
+        target=None,
+        problem=None,
+        check="load",
+        verdict=verdict_of(reason),
+        reason=reason,
+        message=message,
+        rerun=f"rungwatch check {subject.selector}",
+    )
+
+
+def _jobs(subject: Subject, target: str | None, selection: Selection) -> list[PlannedJob]:
+    problems = _numerics_problems(subject, selection)
+    by_shape: dict[Shape, list[Problem]] = {}
+    for problem in problems:
+        by_shape.setdefault(problem.shape, []).append(problem)
+    jobs = [
+        PlannedJob(subject, target, Tool.NUMERICS, tuple(group))
+        for group in by_shape.values()
+        if Tool.NUMERICS in selection.tools
+    ]
+    for tool in (Tool.SYNCCHECK, Tool.RACECHECK):
+        if tool in selection.tools:
+            jobs += [
+                PlannedJob(
+                    subject,
+                    target,
+                    tool,
+                    (Problem(shape, CHECKER_DISTRIBUTION, selection.seed),),
+                )
+                for shape in _checker_shapes(subject, selection)
+            ]
+    return jobs
+
+
+def _numerics_problems(subject: Subject, selection: Selection) -> list[Problem]:
+    if selection.shape is not None or subject.declaration is None:
+        assert selection.shape is not None  # the CLI asks for a shape with a bare factory
+        problems = [Problem(selection.shape, name) for name in inputs.DISTRIBUTIONS]
+    else:
+        problems = matrix.numerics_problems(subject.declaration, selection.depth)
+    wanted = selection.distributions
+    return [
+        Problem(problem.shape, problem.distribution, selection.seed)
+        for problem in problems
+        if not wanted or problem.distribution in wanted
+    ]
+
+
+def _checker_shapes(subject: Subject, selection: Selection) -> list[Shape]:
+    if selection.shape is not None or subject.declaration is None:
+        assert selection.shape is not None
+        return [selection.shape]
+    return matrix.checker_shapes(subject.declaration, selection.depth)

@@ -1,0 +1,47 @@
+"""Remember rows that passed, so that what did not change is not run again.
+
+A row's key covers everything that can change it: the kernel's file, the tool's own code, the
+versions below it, and the case. Only PASS is remembered, and only for kernels whose code is one
+file: for others the key could not tell a change.
+"""
+
+import hashlib
+import platform
+from pathlib import Path
+
+import msgspec
+
+from rungwatch.record.files import write_atomically
+from rungwatch.record.model import Row
+from rungwatch.record.surroundings import code_digest, toolchain
+
+
+class VerdictCache:
+    """Passed rows on disk, one file each, below `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._common = (code_digest(), platform.python_version(), platform.machine(), toolchain())
+
+    def key(self, kernel_sha256: str, row_id: str, kernel: str, factory: str, backend: str) -> str:
+        """Return the key of the row `row_id`, whose name holds shape, distribution and seed."""
+        parts = (kernel_sha256, row_id, kernel, factory, backend, self._common)
+        return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+    def get(self, key: str) -> Row | None:
+        """Return the remembered row, marked as cached; None where there is none to be trusted."""
+        try:
+            row = msgspec.json.decode(self._path(key).read_bytes(), type=Row)
+        except (OSError, msgspec.MsgspecError):
+            return None
+        return msgspec.structs.replace(row, cached=True, seconds=0.0)
+
+    def put(self, key: str, row: Row) -> None:
+        """Remember `row`. A cache that can't be written costs time later, never a verdict."""
+        try:
+            write_atomically(self._path(key), msgspec.json.encode(row))
+        except OSError:
+            return
+
+    def _path(self, key: str) -> Path:
+        return self._folder / key[:2] / f"{key}.json"

@@ -1,0 +1,25 @@
+"""The command group and the options that every command shares."""
+
+import click
+
+import rungwatch
+from rungwatch.cli.check import check
+from rungwatch.cli.list_kernels import list_kernels
+
+_EPILOG = """\b
+Exit codes: 0 passed, 1 a kernel is wrong (FAIL) or slower (REGRESSION), 2 wrong usage,
+3 inconclusive, 4 invalid (nothing learnt, or an internal error), 130 interrupted.
+"""
+
+
+@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(rungwatch.__version__, prog_name="rungwatch")
+def app() -> None:
+    """Tell whether GPU kernels written in TIRx are right, on a machine without a GPU.
+
+    Start with `rungwatch list`, then `rungwatch check`.
+    """
+
+
+app.add_command(list_kernels)
+app.add_command(check)

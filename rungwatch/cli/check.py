@@ -1,0 +1,221 @@
+"""`rungwatch check`: is every kernel right?"""
+
+import shlex
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from rungwatch.backends.job import Tool
+from rungwatch.backends.simulator.backend import SimulatorBackend
+from rungwatch.cache import cache_dir
+from rungwatch.check.execute import Progress, execute
+from rungwatch.check.plan import AllRefusedError, Plan, Selection, plan_check
+from rungwatch.check.self_check import failing_self_checks
+from rungwatch.check.verdict_cache import VerdictCache
+from rungwatch.cli.options import debug_option, kernels_option, kernels_root
+from rungwatch.cli.progress import CheckProgress
+from rungwatch.decide.exit_code import decide_run, exit_code_of
+from rungwatch.declare.problem import Shape
+from rungwatch.declare.registry import NoKernelsError, discover, select
+from rungwatch.declare.subject import ModuleArgumentError, Subject, from_argument, from_file
+from rungwatch.explain import junit, picture, terminal
+from rungwatch.record import model, surroundings
+from rungwatch.record.files import write_atomically
+from rungwatch.trusted.inputs import DISTRIBUTIONS
+from rungwatch.trusted.matrix import Depth
+
+DEFAULT_SMS = 4
+TARGETS = ("sm_100a", "sm_90a")
+
+
+@click.command()
+@kernels_option
+@click.option("--kernel", "-k", "names", multiple=True, help="A kernel of the list (step7).")
+@click.option(
+    "--module",
+    metavar="FILE_OR_NAME[:FACTORY]",
+    help="A kernel from outside: a factory f(M, N, K[, sm_count]) -> PrimFunc, or a module with"
+    " the tirx-kernels protocol. Needs --shape unless the file declares itself.",
+)
+@click.option("--target", type=click.Choice(TARGETS), help="Only kernels for this target.")
+@click.option("--shape", "shape_text", metavar="MxNxK", help="One shape instead of the matrix.")
+@click.option(
+    "--sms",
+    type=click.IntRange(1, 1024),
+    help=f"SM count of --shape; persistent kernels spread their tiles over it. [{DEFAULT_SMS}]",
+)
+@click.option(
+    "--dist",
+    "distributions",
+    multiple=True,
+    type=click.Choice(sorted(DISTRIBUTIONS)),
+    help="Only inputs of this distribution.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the inputs.")
+@click.option(
+    "--only",
+    "tools",
+    multiple=True,
+    type=click.Choice([tool.value for tool in Tool]),
+    help="Only this kind of check.",
+)
+@click.option(
+    "--quick/--full",
+    "quick",
+    default=True,
+    help="A few problems a kernel (default), or the whole required matrix.",
+)
+@click.option("--no-cache", is_flag=True, help="Run also what passed before and did not change.")
+@click.option("--jobs", type=click.IntRange(1, 256), help="Cases at once. [one a core]")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the record here.")
+@click.option("--junit", "junit_file", type=click.Path(path_type=Path), help="Write JUnit XML.")
+@click.option("--report", "report_dir", type=click.Path(path_type=Path), help="Write PNGs here.")
+@debug_option
+def check(
+    kernels_dir: Path | None,
+    names: tuple[str, ...],
+    module: str | None,
+    target: str | None,
+    shape_text: str | None,
+    sms: int | None,
+    distributions: tuple[str, ...],
+    seed: int,
+    tools: tuple[str, ...],
+    quick: bool,
+    no_cache: bool,
+    jobs: int | None,
+    json_file: Path | None,
+    junit_file: Path | None,
+    report_dir: Path | None,
+) -> int:
+    """Run kernels in the CPU simulator and say whether they are right.
+
+    Every case compares D with a NumPy reference element by element, on inputs of several
+    distributions; synccheck looks for deadlocks and barrier errors, racecheck for data races.
+    What passed before and did not change is taken from a cache and marked so.
+
+    The first run builds the simulator's engines (minutes, once). They and the verdicts are kept
+    below $RUNGWATCH_CACHE_DIR (default: the user's cache folder), at most
+    $RUNGWATCH_CACHE_LIMIT_GB (default 10).
+
+    \b
+    Examples:
+      rungwatch check
+      rungwatch check --kernel step7 --full
+      rungwatch check --kernel step7 --shape 512x768x320 --sms 4 --dist normal
+      rungwatch check --module my_gemm.py:make --shape 256x256x128
+    """
+    begun = time.monotonic()
+    started = datetime.now(UTC)
+    if report_dir is not None:
+        _require_pictures()
+    shape = _shape(shape_text, sms)
+    subjects = _subjects(kernels_dir, names, module, target, shape)
+    selection = Selection(
+        depth=Depth.QUICK if quick else Depth.FULL,
+        shape=shape,
+        distributions=distributions,
+        seed=seed,
+        tools=tuple(map(Tool, tools)) or tuple(Tool),
+        target=target,
+    )
+    try:
+        plan = plan_check(subjects, selection)
+    except AllRefusedError as error:
+        raise click.UsageError(f"no chosen kernel takes this shape:\n{error}") from None
+    rows = [*failing_self_checks(), *_run(plan, use_cache=not no_cache, jobs=jobs)]
+    verdict, reason = decide_run(row.reason for row in rows)
+    record = model.Record(
+        run=model.Run(
+            command=shlex.join(["rungwatch", *sys.argv[1:]]),
+            started_utc=started.isoformat(timespec="seconds"),
+            seconds=time.monotonic() - begun,
+            backend="sim",
+            revision=surroundings.revision(_where(subjects)),
+        ),
+        environment=surroundings.environment(cache_dir()),
+        toolchain=surroundings.toolchain(),
+        rows=tuple(rows),
+        verdict=verdict,
+        reason=reason,
+    )
+    _explain(record, json_file, junit_file, report_dir)
+    return exit_code_of(verdict)
+
+
+def _shape(text: str | None, sms: int | None) -> Shape | None:
+    if text is None:
+        if sms is not None:
+            raise click.UsageError("--sms belongs to --shape: give both, or neither")
+        return None
+    try:
+        return Shape.parse(text, sms if sms is not None else DEFAULT_SMS)
+    except ValueError as error:
+        raise click.UsageError(f"--shape: {error}") from None
+
+
+def _subjects(
+    kernels_dir: Path | None,
+    names: tuple[str, ...],
+    module: str | None,
+    target: str | None,
+    shape: Shape | None,
+) -> list[Subject]:
+    if module is None:
+        try:
+            files = select(discover(kernels_root(kernels_dir)), names, target)
+        except NoKernelsError as error:
+            raise click.UsageError(str(error)) from None
+        return [from_file(file) for file in files]
+    if names:
+        raise click.UsageError("--kernel and --module exclude each other")
+    try:
+        subject = from_argument(module)
+    except ModuleArgumentError as error:
+        raise click.UsageError(str(error)) from None
+    if subject.declaration is None and shape is None:
+        raise click.UsageError("--module with a bare factory needs --shape, as in 512x512x256")
+    return [subject]
+
+
+def _run(plan: Plan, *, use_cache: bool, jobs: int | None) -> list[model.Row]:
+    console = Console(stderr=True, highlight=False)
+    with CheckProgress(len(plan.jobs), console) as progress:
+        return execute(
+            plan,
+            SimulatorBackend(progress.say),
+            "sim",
+            VerdictCache(cache_dir() / "verdicts") if use_cache else None,
+            Progress(progress.started, progress.finished),
+            jobs,
+        )
+
+
+def _explain(
+    record: model.Record, json_file: Path | None, junit_file: Path | None, report_dir: Path | None
+) -> None:
+    """Write the files first: a terminal that breaks must not lose them."""
+    if json_file is not None:
+        write_atomically(json_file, model.encode(record))
+    if junit_file is not None:
+        write_atomically(junit_file, junit.to_xml(record))
+    if report_dir is not None:
+        picture.write_report(record, report_dir)
+    terminal.render(record, Console(highlight=False))
+
+
+def _require_pictures() -> None:
+    """Refuse --report before the run, not after it, where matplotlib is missing."""
+    try:
+        picture.require_matplotlib()
+    except picture.ReportUnavailableError as error:
+        raise click.UsageError(f"--report: {error}") from None
+
+
+def _where(subjects: list[Subject]) -> Path:
+    path = next((subject.source.path for subject in subjects if subject.source.path), None)
+    return Path(path).parent if path else Path.cwd()

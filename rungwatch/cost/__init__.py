@@ -1,0 +1,1 @@
+"""What a kernel costs before it runs: deterministic counts, comparable on any machine."""

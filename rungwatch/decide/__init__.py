@@ -1,0 +1,1 @@
+"""Pure decisions: verdicts, reasons, exit codes. No torch, no tvm, no clock."""

@@ -1,0 +1,149 @@
+"""The kernel protocol, version 1: what a kernel file declares about itself.
+
+A kernel file holds `PROTOCOL = 1`, a dict `KERNEL` with the fields of `Declaration`, and the
+factory `get_kernel(M, N, K, sm_count) -> PrimFunc`. It declares nothing that judges it.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from rungwatch.declare.problem import Shape
+
+PROTOCOL_VERSION = 1
+DIMENSIONS = ("M", "N", "K", "sm_count")
+
+PositiveInt = msgspec.Meta(ge=1)
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which values one dimension of a problem may take."""
+
+    multiple_of: int = 1
+    min: int = 1
+    max: int | None = None
+    equal: int | None = None
+
+    def broken_by(self, value: int) -> str | None:
+        """Say in words which part of the rule `value` breaks, or return None."""
+        if self.equal is not None and value != self.equal:
+            return f"must be {self.equal}"
+        if value < self.min:
+            return f"must be at least {self.min}"
+        if self.max is not None and value > self.max:
+            return f"must be at most {self.max}"
+        if value % self.multiple_of:
+            return f"must be a multiple of {self.multiple_of}"
+        return None
+
+    def nearest(self, value: int) -> int:
+        """Return the valid value closest to `value`; of two equally close ones the larger."""
+        if self.equal is not None:
+            return self.equal
+        step = self.multiple_of
+        lowest = -(-self.min // step) * step
+        below = max(lowest, value // step * step)
+        above = max(lowest, -(-value // step) * step)
+        if self.max is not None:
+            highest = self.max // step * step
+            below, above = min(below, highest), min(above, highest)
+        return above if above - value <= value - below else below
+
+    def describe(self) -> str:
+        """Return the rule as a phrase for tables: "multiple of 128, at least 128"."""
+        if self.equal is not None:
+            return f"{self.equal}"
+        parts = [f"multiple of {self.multiple_of}"] if self.multiple_of > 1 else []
+        if self.min > self.multiple_of:
+            parts.append(f"at least {self.min}")
+        if self.max is not None:
+            parts.append(f"at most {self.max}")
+        return ", ".join(parts) or "any"
+
+
+class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One rule a dimension; the registry, the matrix, the CLI and the messages share them."""
+
+    M: Rule
+    N: Rule
+    K: Rule
+    sm_count: Rule
+
+    def refusal(self, shape: Shape) -> str | None:
+        """Return one line that says which rules `shape` breaks and the nearest valid shape.
+
+        Returns None where the shape is valid.
+        """
+        pairs = [
+            (name, rule, value)
+            for name, rule, value in zip(
+                DIMENSIONS,
+                (self.M, self.N, self.K, self.sm_count),
+                (shape.m, shape.n, shape.k, shape.sm_count),
+                strict=True,
+            )
+        ]
+        broken = [
+            f"{name} {why}, not {value}"
+            for name, rule, value in pairs
+            if (why := rule.broken_by(value)) is not None
+        ]
+        if not broken:
+            return None
+        nearest = Shape(*(rule.nearest(value) for _, rule, value in pairs))
+        return (
+            f"{'; '.join(broken)}. Nearest valid: --shape {nearest.m}x{nearest.n}x{nearest.k}"
+            f" --sms {nearest.sm_count}"
+        )
+
+
+class Dtypes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Element types of the operands, of the result and of the accumulator."""
+
+    A: Literal["float16"]
+    B: Literal["float16"]
+    D: Literal["float16"]
+    accumulator: Literal["float32"]
+
+
+class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a kernel says of itself: facts that the tool needs, never a judgement.
+
+    `tile` is rows and columns of D that one unit of the schedule owns and the k elements of one
+    stage; `ring_depth` the stages of its SMEM ring; `cta_group` the CTAs that share a tile;
+    `l2_group` the rows of tiles in one group of the tile order; `persistent` that the grid is
+    the SM count, each CTA working through several tiles.
+    """
+
+    name: str
+    step: int
+    adds: str
+    operation: Literal["gemm_nt"]
+    dtypes: Dtypes
+    targets: tuple[Literal["sm_100a", "sm_90a"], ...]
+    tile: tuple[int, int, int]
+    ring_depth: int
+    cta_group: int
+    l2_group: int
+    persistent: bool
+    rules: Rules
+
+
+class ProtocolError(ValueError):
+    """A kernel file that does not follow a protocol this version knows."""
+
+
+def read_declaration(version: object, declared: object) -> Declaration:
+    """Turn a kernel file's `PROTOCOL` and `KERNEL` into a `Declaration`.
+
+    Raises:
+        ProtocolError: the version is unknown, or a field is missing, unknown or of a wrong type.
+    """
+    if version != PROTOCOL_VERSION:
+        raise ProtocolError(
+            f"declares protocol {version!r}; this version knows {PROTOCOL_VERSION} only"
+        )
+    try:
+        return msgspec.convert(declared, Declaration)
+    except msgspec.ValidationError as error:
+        raise ProtocolError(f"KERNEL: {error}") from None

@@ -1,0 +1,137 @@
+"""Find kernel files and read their declarations without running any of their code.
+
+`PROTOCOL` and `KERNEL` are plain data, so the tool reads them from the syntax tree: a file that
+hangs, exits or crashes at import can't reach the process that judges it, and listing kernels
+needs no compiler.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rungwatch.declare.literals import top_level_constants
+from rungwatch.declare.protocol import Declaration, ProtocolError, read_declaration
+
+FACTORY = "get_kernel"
+
+
+@dataclass(frozen=True)
+class KernelFile:
+    """One kernel file: its key (hgemm/blackwell/step7), what it declares, or why that is unknown.
+
+    Exactly one of `declaration` and `error` is set. `sha256` is the hash of the file's bytes.
+    """
+
+    key: str
+    path: Path
+    sha256: str
+    declaration: Declaration | None = None
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the key, as used in case ids: step7."""
+        return self.key.rpartition("/")[2]
+
+
+class NoKernelsError(LookupError):
+    """There is nothing to guard here, or nothing of the name that was asked for."""
+
+
+def discover(root: Path) -> list[KernelFile]:
+    """Read every kernel file below `root`, in the order of the ladder.
+
+    Files and folders whose name starts with "_" or "." are passed over. A file that does not
+    parse or declare a kernel is returned with `error` set: it is reported, never dropped.
+
+    Raises:
+        NoKernelsError: there is no such folder, or it holds no kernel file.
+    """
+    if not root.is_dir():
+        raise NoKernelsError(
+            f"no folder {root}: run in the root of a project with kernels/, or give --kernels DIR"
+        )
+    files = [
+        read_file(path, root)
+        for path in sorted(root.rglob("*.py"))
+        if not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
+    ]
+    if not files:
+        raise NoKernelsError(f"{root} holds no kernel file (*.py)")
+    return sorted(_unique_keys(files), key=_ladder_order)
+
+
+def select(files: list[KernelFile], wanted: Iterable[str], target: str | None) -> list[KernelFile]:
+    """Return the files named by `wanted` (key or name; all where empty) that build for `target`.
+
+    Raises:
+        NoKernelsError: a name fits no file, or no file builds for the target.
+    """
+    names = list(wanted)
+    for name in names:
+        if not any(name in (file.key, file.name) for file in files):
+            known = ", ".join(file.key for file in files)
+            raise NoKernelsError(f"no kernel '{name}'; there are: {known}")
+    chosen = [
+        file
+        for file in files
+        if (not names or file.key in names or file.name in names)
+        and (
+            target is None or file.declaration is None or target in file.declaration.targets
+        )
+    ]
+    if not chosen:
+        raise NoKernelsError(f"no chosen kernel builds for target {target}")
+    return chosen
+
+
+def read_file(path: Path, root: Path) -> KernelFile:
+    """Read one kernel file below `root`; what is wrong with it goes into `error`."""
+    data = path.read_bytes()
+    stem_key = path.relative_to(root).with_suffix("").as_posix()
+    digest = hashlib.sha256(data).hexdigest()
+    try:
+        declaration = _declaration_in(data, path.name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return KernelFile(stem_key, path, digest, error=_one_line(error, path.name))
+    family = path.relative_to(root).parent.as_posix()
+    return KernelFile(f"{family}/{declaration.name}", path, digest, declaration)
+
+
+def _declaration_in(source: bytes, filename: str) -> Declaration:
+    """Read the two constants.
+
+    Raises:
+        SyntaxError, ValueError, ProtocolError: not Python, or not a kernel declaration.
+    """
+    literals = top_level_constants(source, filename)
+    for name in ("PROTOCOL", "KERNEL"):
+        if name not in literals:
+            raise ProtocolError(f"declares no {name}, or not as plain data")
+    return read_declaration(literals["PROTOCOL"], literals["KERNEL"])
+
+
+def _one_line(error: Exception, filename: str) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{filename}:{error.lineno}: SyntaxError: {error.msg}"
+    return f"{filename}: {error}"
+
+
+def _unique_keys(files: list[KernelFile]) -> list[KernelFile]:
+    """Turn a second file with the same key into an error of that file."""
+    first_with: dict[str, KernelFile] = {}
+    result = []
+    for file in files:
+        first = first_with.setdefault(file.key, file)
+        if first is not file:
+            stem_key = f"{file.key.rpartition('/')[0]}/{file.path.stem}"
+            message = f"{file.path.name}: the name '{file.name}' is taken by {first.path.name}"
+            file = KernelFile(stem_key, file.path, file.sha256, error=message)
+        result.append(file)
+    return result
+
+
+def _ladder_order(file: KernelFile) -> tuple[str, int, str]:
+    family = file.key.rpartition("/")[0]
+    return family, file.declaration.step if file.declaration else 0, file.key

@@ -1,0 +1,1 @@
+"""The record: one JSON document a run, from which every verdict can be recomputed."""

@@ -1,0 +1,181 @@
+"""The required matrix: which problems every kernel must pass, declared in one place.
+
+Shapes are in units of a kernel's own tile, so that each rung is tried where its mechanisms end
+or wrap. `SITUATIONS` says what must occur; `_schedules` lists few and small shapes in which it
+does. Shapes are moved to the nearest that the kernel's rules allow, and each appears once.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from msgspec.structs import replace
+
+from rungwatch.declare.problem import Problem, Shape
+from rungwatch.declare.protocol import Declaration, Rule
+from rungwatch.trusted.inputs import DISTRIBUTIONS
+
+
+class Depth(StrEnum):
+    """How much is tried: `quick` while working on a kernel, `full` before a merge."""
+
+    QUICK = "quick"
+    FULL = "full"
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """A problem in tiles of D, tiles of k, and units (CTAs or clusters) that share the work."""
+
+    rows: int
+    columns: int
+    k_tiles: int
+    units: int
+
+    @property
+    def tiles(self) -> int:
+        return self.rows * self.columns
+
+
+SITUATIONS: dict[str, Callable[[_Schedule, Declaration], bool]] = {
+    "one-tile": lambda s, d: s.tiles == 1,
+    "k-one": lambda s, d: s.k_tiles == 1,
+    "k-below-ring": lambda s, d: s.k_tiles < d.ring_depth,
+    "k-equals-ring": lambda s, d: s.k_tiles == d.ring_depth,
+    "k-over-ring": lambda s, d: s.k_tiles > 2 * d.ring_depth,
+    "k-large": lambda s, d: s.k_tiles >= 64,
+    "tall": lambda s, d: s.rows >= 4 * s.columns,
+    "wide": lambda s, d: s.columns >= 4 * s.rows,
+    "two-dimensional": lambda s, d: min(s.rows, s.columns) > 1,
+    "several-tiles-a-unit": lambda s, d: d.persistent and s.tiles > s.units,
+    "uneven-tiles-a-unit": lambda s, d: d.persistent and s.tiles % s.units > 0 < s.tiles // s.units,
+    "more-units-than-tiles": lambda s, d: d.persistent and s.units > s.tiles,
+    "partial-l2-group": lambda s, d: (
+        d.l2_group > 1 and s.columns > 1 and s.rows > d.l2_group and s.rows % d.l2_group > 0
+    ),
+}
+
+# Which schedules of `_schedules` each depth uses.
+_CHECKER_SCHEDULES = {
+    Depth.QUICK: ("over-ring",),
+    Depth.FULL: ("over-ring", "wide", "one-tile"),
+}
+_QUICK_SMALL: tuple[str, ...] = ("one-tile", "uneven")
+_QUICK_LARGER: tuple[str, ...] = ("over-ring",)
+# What `quick` runs on its larger shape: a general case, and each result traced to one element.
+_QUICK_DISTRIBUTIONS = ("normal", "onehot", "onehot-b", "integer")
+
+# Kernels that are not persistent do not look at the SM count: one value names their problems.
+_UNUSED_SM_COUNT = 1
+
+
+def _schedules(declaration: Declaration) -> dict[str, _Schedule]:
+    """Return every schedule of `full`. No grid is square: there, swapped coordinates would hide.
+
+    The sizes are kept small: a k tile of the largest rung is 17 MFLOP, and the simulator does
+    100 to 300 MFLOP a second (measured, two cores).
+    """
+    ring, group = declaration.ring_depth, declaration.l2_group
+    chosen = {
+        "one-tile": _Schedule(1, 1, 1, 1),
+        "idle-units": _Schedule(2, 1, max(1, ring - 1), 3),
+        "wide": _Schedule(1, 5, ring, 2),
+        # One unit has two tiles, and each tile ends in the middle of the ring.
+        "over-ring": _Schedule(3, 1, 2 * ring + 1, 2),
+        "uneven": _Schedule(3, 2, 1, 4),
+        "tall": _Schedule(5, 1, 1, 5),
+        "long-k": _Schedule(1, 1, 64, 1),
+    }
+    if group > 1:
+        chosen["partial-group"] = _Schedule(group + 1, 2, 1, 5)
+    return chosen
+
+
+def numerics_problems(declaration: Declaration, depth: Depth) -> list[Problem]:
+    """Return the problems whose result is compared, sorted, each once."""
+    if depth is Depth.FULL:
+        plan = {tuple(_schedules(declaration)): tuple(DISTRIBUTIONS)}
+    else:
+        plan = {_QUICK_SMALL: tuple(DISTRIBUTIONS), _QUICK_LARGER: _QUICK_DISTRIBUTIONS}
+    return sorted(
+        {
+            Problem(shape, distribution)
+            for schedules, distributions in plan.items()
+            for shape in _shapes(declaration, schedules)
+            for distribution in distributions
+        }
+    )
+
+
+def checker_shapes(declaration: Declaration, depth: Depth) -> list[Shape]:
+    """Return the shapes for synccheck and racecheck; rules may leave fewer than are planned."""
+    return _shapes(declaration, _CHECKER_SCHEDULES[depth])
+
+
+def situations(declaration: Declaration) -> dict[Shape, tuple[str, ...]]:
+    """Return each shape of `full` with the names of the situations that occur in it."""
+    return {
+        shape: tuple(
+            name
+            for name, occurs in SITUATIONS.items()
+            if occurs(_schedule_of(declaration, shape), declaration)
+        )
+        for shape in _shapes(declaration, _schedules(declaration))
+    }
+
+
+def refused_shapes(declaration: Declaration) -> list[Shape]:
+    """Return shapes that are valid but for one dimension, which is just off its rule, sorted.
+
+    A kernel that builds for one of these breaks its own rules.
+    """
+    [valid] = _shapes(declaration, ["one-tile"])
+    rules = declaration.rules
+    fields = zip(
+        Shape.__struct_fields__,
+        (rules.M, rules.N, rules.K, rules.sm_count),
+        (*declaration.tile, declaration.cta_group),
+        strict=True,
+    )
+    return sorted(
+        replace(valid, **{field: value})
+        for field, rule, step in fields
+        for value in _just_off(rule, getattr(valid, field), step)
+    )
+
+
+def _just_off(rule: Rule, valid: int, step: int) -> set[int]:
+    """Return positive values that break `rule`: one, half a step and a step from valid ones."""
+    edges = {valid, valid if rule.max is None else rule.nearest(rule.max)}
+    distances = {sign * by for sign in (-1, 1) for by in (1, step // 2, step)}
+    nearby = {edge + distance for edge in edges for distance in distances}
+    return {value for value in nearby if value > 0 and rule.broken_by(value)}
+
+
+def _shapes(declaration: Declaration, names: Iterable[str]) -> list[Shape]:
+    """Return the shapes of the named schedules that the rules allow, sorted, each once."""
+    schedules = _schedules(declaration)
+    shapes = {_shape_of(declaration, schedules[name]) for name in names if name in schedules}
+    return sorted(shape for shape in shapes if declaration.rules.refusal(shape) is None)
+
+
+def _shape_of(declaration: Declaration, schedule: _Schedule) -> Shape:
+    rules = declaration.rules
+    tile_m, tile_n, tile_k = declaration.tile
+    units = schedule.units * declaration.cta_group
+    return Shape(
+        rules.M.nearest(schedule.rows * tile_m),
+        rules.N.nearest(schedule.columns * tile_n),
+        rules.K.nearest(schedule.k_tiles * tile_k),
+        rules.sm_count.nearest(units if declaration.persistent else _UNUSED_SM_COUNT),
+    )
+
+
+def _schedule_of(declaration: Declaration, shape: Shape) -> _Schedule:
+    tile_m, tile_n, tile_k = declaration.tile
+    return _Schedule(
+        -(-shape.m // tile_m),
+        -(-shape.n // tile_n),
+        -(-shape.k // tile_k),
+        max(1, shape.sm_count // declaration.cta_group),
+    )

@@ -1,0 +1,155 @@
+"""The required matrix against kernels declared as the ladder's are."""
+
+import pytest
+
+from rungwatch.declare.protocol import read_declaration
+from rungwatch.trusted import matrix
+from rungwatch.trusted.inputs import DISTRIBUTIONS
+from rungwatch.trusted.matrix import Depth
+
+# Name -> tile, ring depth, CTA group, L2 group, persistent.
+LADDER = {
+    "step3": ((128, 128, 64), 1, 1, 1, False),
+    "step5": ((128, 128, 64), 2, 1, 1, False),
+    "step6": ((128, 128, 64), 2, 1, 8, True),
+    "step8": ((256, 256, 64), 4, 2, 8, True),
+    "step9": ((512, 256, 64), 4, 2, 8, True),
+}
+
+
+def _declare(name, tile, ring_depth, cta_group, l2_group, persistent, **rules):
+    multiples = zip(("M", "N", "K", "sm_count"), (*tile, cta_group), strict=True)
+    return read_declaration(
+        1,
+        {
+            "name": name,
+            "step": 1,
+            "adds": "",
+            "operation": "gemm_nt",
+            "dtypes": {"A": "float16", "B": "float16", "D": "float16", "accumulator": "float32"},
+            "targets": ["sm_100a"],
+            "tile": list(tile),
+            "ring_depth": ring_depth,
+            "cta_group": cta_group,
+            "l2_group": l2_group,
+            "persistent": persistent,
+            "rules": {dim: {"multiple_of": m, "min": m} for dim, m in multiples} | rules,
+        },
+    )
+
+
+ONE_TILE = _declare("step1", *LADDER["step3"], M={"equal": 128}, N={"equal": 128}, K={"equal": 64})
+ONE_COLUMN = _declare("step2", *LADDER["step3"], M={"equal": 128}, N={"equal": 128})
+FULL_LADDER = [_declare(name, *facts) for name, facts in LADDER.items()]
+ALL = [ONE_TILE, ONE_COLUMN, *FULL_LADDER]
+
+each = pytest.mark.parametrize("declaration", ALL, ids=lambda declaration: declaration.name)
+each_depth = pytest.mark.parametrize("depth", Depth)
+
+
+def _possible(declaration):
+    names = set(matrix.SITUATIONS)
+    if not declaration.persistent:
+        names -= {"several-tiles-a-unit", "uneven-tiles-a-unit", "more-units-than-tiles"}
+    if declaration.l2_group == 1:
+        names -= {"partial-l2-group"}
+    if declaration.ring_depth == 1:
+        names -= {"k-below-ring"}
+    return names
+
+
+@pytest.mark.parametrize("declaration", FULL_LADDER, ids=lambda declaration: declaration.name)
+def test_every_possible_situation_occurs(declaration):
+    occurring = {name for names in matrix.situations(declaration).values() for name in names}
+    assert occurring == _possible(declaration)
+
+
+@each
+@each_depth
+def test_problems_obey_the_rules_and_appear_once(declaration, depth):
+    problems = matrix.numerics_problems(declaration, depth)
+    assert problems == sorted(set(problems))
+    assert len({str(problem) for problem in problems}) == len(problems)
+    shapes = {problem.shape for problem in problems} | set(
+        matrix.checker_shapes(declaration, depth)
+    )
+    assert shapes
+    for shape in shapes:
+        assert declaration.rules.refusal(shape) is None
+
+
+@each
+def test_m_and_n_differ_unless_there_is_one_tile(declaration):
+    tile_m, tile_n, _ = declaration.tile
+    for shape in matrix.situations(declaration):
+        rows, columns = shape.m // tile_m, shape.n // tile_n
+        if rows * columns > 1:
+            assert rows != columns
+            assert shape.m != shape.n
+
+
+@each
+def test_full_runs_every_distribution_on_every_shape(declaration):
+    problems = matrix.numerics_problems(declaration, Depth.FULL)
+    shapes = matrix.situations(declaration)
+    assert {(p.shape, p.distribution) for p in problems} == {
+        (shape, name) for shape in shapes for name in DISTRIBUTIONS
+    }
+
+
+@each
+def test_quick_is_a_small_part_of_full(declaration):
+    quick = matrix.numerics_problems(declaration, Depth.QUICK)
+    assert set(quick) <= set(matrix.numerics_problems(declaration, Depth.FULL))
+    assert len({problem.shape for problem in quick}) <= 3
+    assert {problem.distribution for problem in quick} == set(DISTRIBUTIONS)
+    assert set(matrix.checker_shapes(declaration, Depth.QUICK)) <= set(
+        matrix.checker_shapes(declaration, Depth.FULL)
+    )
+
+
+@pytest.mark.parametrize("declaration", FULL_LADDER, ids=lambda declaration: declaration.name)
+def test_checkers_get_several_tiles_and_k_over_the_ring(declaration):
+    [shape] = matrix.checker_shapes(declaration, Depth.QUICK)
+    names = matrix.situations(declaration)[shape]
+    assert "k-over-ring" in names
+    assert ("several-tiles-a-unit" in names) == declaration.persistent
+    assert len(matrix.checker_shapes(declaration, Depth.FULL)) >= 2
+
+
+def test_narrow_rules_leave_what_fits():
+    [only] = matrix.situations(ONE_TILE)
+    assert (only.m, only.n, only.k) == (128, 128, 64)
+    assert matrix.checker_shapes(ONE_TILE, Depth.FULL) == [only]
+    assert {shape.k for shape in matrix.situations(ONE_COLUMN)} == {64, 192, 4096}
+
+
+@each
+def test_kernels_that_are_not_persistent_have_one_sm_count(declaration):
+    counts = {shape.sm_count for shape in matrix.situations(declaration)}
+    assert (len(counts) > 1) == declaration.persistent
+
+
+@each
+def test_work_is_bounded(declaration):
+    for shape in matrix.situations(declaration):
+        assert 2 * shape.m * shape.n * shape.k <= 1.1e9
+
+
+@each
+def test_refused_shapes_break_one_rule_each(declaration):
+    refused = matrix.refused_shapes(declaration)
+    assert refused == sorted(set(refused))
+    for shape in refused:
+        refusal = declaration.rules.refusal(shape)
+        assert refusal is not None
+        assert ";" not in refusal
+    for dimension in ("M", "N", "K"):
+        assert any(declaration.rules.refusal(shape).startswith(dimension) for shape in refused)
+
+
+def test_refused_shapes_reach_past_a_maximum():
+    capped = _declare("capped", *LADDER["step3"], K={"multiple_of": 64, "min": 64, "max": 1000})
+    ks = {shape.k for shape in matrix.refused_shapes(capped)}
+    assert {32, 63, 65, 96, 959, 961, 1024} <= ks
+    assert all(shape.k <= 960 for shape in matrix.situations(capped))
