@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import psutil
 
-from rungwatch.backends.job import BackendUnavailableError, Job, JobResult
+from rungwatch.backends.job import BackendUnavailableError, Job, JobResult, Tool
 from rungwatch.check.outcome import Arrays, judge, make_row
 from rungwatch.check.plan import Plan, PlannedJob
 from rungwatch.check.verdict_cache import VerdictCache
@@ -32,8 +32,8 @@ _SHARE_OF_MEMORY = 0.8
 class Backend(Protocol):
     """What runs a job: see `rungwatch.backends.simulator.backend`."""
 
-    def prepare(self) -> None:
-        """Do what must be done once, before the first job.
+    def prepare(self, tools: Iterable[Tool]) -> None:
+        """Do what must be done once, before the first job that uses one of `tools`.
 
         Raises:
             BackendUnavailableError: the backend can't work here.
@@ -87,7 +87,7 @@ def execute(
             progress.finished(planned, remembered)
     if waiting:
         try:
-            backend.prepare()
+            backend.prepare({planned.tool for planned, _ in waiting.values()})
         except BackendUnavailableError as error:
             for index, (planned, missing) in waiting.items():
                 rows[index] += [

@@ -84,9 +84,7 @@ def _failure(failure: JobFailure) -> tuple[Reason, str]:
     return Reason(failure.failure.value), failure.message
 
 
-def _checker_row(
-    planned: PlannedJob, problem: Problem, result: JobResult, seconds: float
-) -> Row:
+def _checker_row(planned: PlannedJob, problem: Problem, result: JobResult, seconds: float) -> Row:
     report = result.report
     if report is None:
         message = f"the worker gave no {planned.tool} report"

@@ -109,9 +109,7 @@ def plan_check(subjects: Iterable[Subject], selection: Selection) -> Plan:
     return Plan(tuple(jobs), tuple(rows))
 
 
-def _known_without_running(
-    subject: Subject, selection: Selection
-) -> tuple[Row | None, str | None]:
+def _known_without_running(subject: Subject, selection: Selection) -> tuple[Row | None, str | None]:
     """Return the row that settles `subject` unrun, if any, and the target to run it for."""
     if subject.error is not None:
         reason = Reason.KERNEL_LOAD if "SyntaxError" in subject.error else Reason.PROTOCOL

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from rungwatch.check.plan import SIMULATED_TARGETS
 from rungwatch.cli.options import debug_option, kernels_option, kernels_root
-from rungwatch.declare.protocol import DIMENSIONS, Declaration
+from rungwatch.declare.protocol import Declaration
 from rungwatch.declare.registry import KernelFile, NoKernelsError, discover
 
 
@@ -51,13 +51,13 @@ def _plain(file: KernelFile) -> dict[str, object]:
 def _print_table(files: list[KernelFile]) -> None:
     console = Console(highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("kernel", "adds", "tile", "ring", "target", "M", "N", "K", "SMs"):
-        table.add_column(heading, overflow="fold")
+    for heading in ("kernel", "adds", "tile", "ring", "target", "needs"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("kernel", "tile", "target"))
     for file in files:
         if file.declaration is None:
             table.add_row(file.name, f"[red]{escape(file.error or '')}[/red]")
         else:
-            table.add_row(file.name, *_cells(file.declaration))
+            table.add_row(file.name, *map(escape, _cells(file.declaration)))
     families = sorted({file.key.rpartition("/")[0] for file in files})
     console.print(f"{len(files)} kernels in {escape(', '.join(families))}: D = A @ B^T")
     console.print(table)
@@ -65,12 +65,11 @@ def _print_table(files: list[KernelFile]) -> None:
     console.print("Check one: rungwatch check --kernel KERNEL")
 
 
-def _cells(declared: Declaration) -> list[str]:
-    rules = (getattr(declared.rules, name) for name in DIMENSIONS)
-    return [
-        escape(declared.adds),
+def _cells(declared: Declaration) -> tuple[str, ...]:
+    return (
+        declared.adds,
         "x".join(map(str, declared.tile)),
         str(declared.ring_depth),
         " ".join(declared.targets),
-        *(rule.describe() for rule in rules),
-    ]
+        declared.rules.describe(),
+    )

@@ -87,9 +87,8 @@ def count(function: Any) -> TirCost:
     def see_attribute(attribute: Any) -> None:
         if attribute.attr_key == "tirx.dyn_smem_bytes":
             shared.add(int(attribute.value))
-        elif attribute.attr_key == "thread_extent":
-            if attribute.node.thread_tag == "threadIdx.x":
-                threads.add(int(attribute.value))
+        elif attribute.attr_key == "thread_extent" and attribute.node.thread_tag == "threadIdx.x":
+            threads.add(int(attribute.value))
 
     for node_type, see in (
         (tvm.ir.Call, see_call),

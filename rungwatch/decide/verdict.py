@@ -143,9 +143,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "the case used more memory than it may and was ended from outside",
         "try a smaller problem",
     ),
-    Reason.WORKER_DIED: Explanation(
-        Verdict.INVALID, "the process that ran the case died", _RERUN
-    ),
+    Reason.WORKER_DIED: Explanation(Verdict.INVALID, "the process that ran the case died", _RERUN),
     Reason.BAD_OUTPUT: Explanation(
         Verdict.INVALID, "the worker's answer is incomplete or malformed", _RERUN
     ),

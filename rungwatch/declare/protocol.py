@@ -4,7 +4,7 @@ A kernel file holds `PROTOCOL = 1`, a dict `KERNEL` with the fields of `Declarat
 factory `get_kernel(M, N, K, sm_count) -> PrimFunc`. It declares nothing that judges it.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,16 +13,16 @@ from rungwatch.declare.problem import Shape
 PROTOCOL_VERSION = 1
 DIMENSIONS = ("M", "N", "K", "sm_count")
 
-PositiveInt = msgspec.Meta(ge=1)
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which values one dimension of a problem may take."""
 
-    multiple_of: int = 1
-    min: int = 1
-    max: int | None = None
-    equal: int | None = None
+    multiple_of: PositiveInt = 1
+    min: PositiveInt = 1
+    max: PositiveInt | None = None
+    equal: PositiveInt | None = None
 
     def broken_by(self, value: int) -> str | None:
         """Say in words which part of the rule `value` breaks, or return None."""
@@ -50,15 +50,15 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return above if above - value <= value - below else below
 
     def describe(self) -> str:
-        """Return the rule as a phrase for tables: "multiple of 128, at least 128"."""
+        """Return the rule as a phrase: "multiple of 128, at most 4096"; empty where all is valid."""
         if self.equal is not None:
-            return f"{self.equal}"
+            return f"= {self.equal}"
         parts = [f"multiple of {self.multiple_of}"] if self.multiple_of > 1 else []
         if self.min > self.multiple_of:
             parts.append(f"at least {self.min}")
         if self.max is not None:
             parts.append(f"at most {self.max}")
-        return ", ".join(parts) or "any"
+        return ", ".join(parts)
 
 
 class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,19 +69,24 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     K: Rule
     sm_count: Rule
 
+    def describe(self) -> str:
+        """Return all rules in one phrase: "M, N multiple of 128; K multiple of 64"."""
+        by_phrase: dict[str, list[str]] = {}
+        for name in DIMENSIONS:
+            phrase = getattr(self, name).describe()
+            if phrase:
+                by_phrase.setdefault(phrase, []).append(name)
+        return "; ".join(f"{', '.join(names)} {phrase}" for phrase, names in by_phrase.items())
+
     def refusal(self, shape: Shape) -> str | None:
         """Return one line that says which rules `shape` breaks and the nearest valid shape.
 
         Returns None where the shape is valid.
         """
+        values = (shape.m, shape.n, shape.k, shape.sm_count)
         pairs = [
-            (name, rule, value)
-            for name, rule, value in zip(
-                DIMENSIONS,
-                (self.M, self.N, self.K, self.sm_count),
-                (shape.m, shape.n, shape.k, shape.sm_count),
-                strict=True,
-            )
+            (name, getattr(self, name), value)
+            for name, value in zip(DIMENSIONS, values, strict=True)
         ]
         broken = [
             f"{name} {why}, not {value}"
@@ -116,15 +121,15 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     name: str
-    step: int
+    step: PositiveInt
     adds: str
     operation: Literal["gemm_nt"]
     dtypes: Dtypes
     targets: tuple[Literal["sm_100a", "sm_90a"], ...]
-    tile: tuple[int, int, int]
-    ring_depth: int
-    cta_group: int
-    l2_group: int
+    tile: tuple[PositiveInt, PositiveInt, PositiveInt]
+    ring_depth: PositiveInt
+    cta_group: PositiveInt
+    l2_group: PositiveInt
     persistent: bool
     rules: Rules
 

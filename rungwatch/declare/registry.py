@@ -77,9 +77,7 @@ def select(files: list[KernelFile], wanted: Iterable[str], target: str | None) -
         file
         for file in files
         if (not names or file.key in names or file.name in names)
-        and (
-            target is None or file.declaration is None or target in file.declaration.targets
-        )
+        and (target is None or file.declaration is None or target in file.declaration.targets)
     ]
     if not chosen:
         raise NoKernelsError(f"no chosen kernel builds for target {target}")

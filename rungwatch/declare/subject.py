@@ -72,6 +72,4 @@ def from_argument(argument: str) -> Subject:
         raise ModuleArgumentError(
             f"--module: '{origin}' is neither a .py file nor a module name (package.module)"
         )
-    return Subject(
-        origin.rpartition(".")[2], KernelSource(factory or FACTORY, module=origin), None
-    )
+    return Subject(origin.rpartition(".")[2], KernelSource(factory or FACTORY, module=origin), None)

@@ -1,7 +1,7 @@
 """A backend without a simulator: kernels are Python functions on the fp16 matrices."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,8 +68,8 @@ class FakeBackend:
     jobs: list[tuple[Job, bool]] = field(default_factory=list)
     prepared: int = 0
 
-    def prepare(self) -> None:
-        self.prepared += 1
+    def prepare(self, tools: Iterable[Tool]) -> None:
+        self.prepared += len(set(tools))
         if self.unavailable is not None:
             raise BackendUnavailableError(self.unavailable)
 

@@ -147,9 +147,7 @@ class TestCache:
         cache = VerdictCache(tmp_path)
         run(plan, FakeBackend(kernels={"one": write_nothing}), cache)
         backend = FakeBackend()
-        assert not any(
-            row.cached for row in run(plan, backend, cache) if row.check == "numerics"
-        )
+        assert not any(row.cached for row in run(plan, backend, cache) if row.check == "numerics")
 
     def test_only_what_is_missing_is_run(self, tmp_path: Path) -> None:
         cache = VerdictCache(tmp_path)
@@ -171,7 +169,9 @@ class TestCache:
         self, tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         plan = plan_check([make_subject("one")], ONE_SHAPE)
-        run(plan, FakeBackend(self_contained=change != "not self-contained"), VerdictCache(tmp_path))
+        run(
+            plan, FakeBackend(self_contained=change != "not self-contained"), VerdictCache(tmp_path)
+        )
         name = "fake"
         if change == "code":
             object.__setattr__(plan.jobs[0].subject, "sha256", "another")

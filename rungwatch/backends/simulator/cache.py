@@ -103,8 +103,8 @@ def prune(cache: SimulatorCache, limit: int, keep_engines: frozenset[str]) -> in
         except BlockingIOError:
             return 0
         freed = 0
-        for leftover in cache.root.glob("*/numsim/**/tmp/*"):  # of workers that were killed
-            freed += _delete(leftover)
+        for pattern in ("*/numsim/tmp/*", "*/numsim/compile/tmp/*"):
+            freed += sum(map(_delete, cache.root.glob(pattern)))  # of workers that were killed
         entries = [*_kernels(cache.root), *_engines(cache.root)]
         total = sum(entry.size_bytes for entry in entries)
         for entry in sorted(entries, key=lambda entry: entry.used_s):

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rungwatch.backends.job import Job, KernelSource, Tool
+from rungwatch.backends.job import BackendUnavailableError, Job, KernelSource, Tool
 from rungwatch.backends.simulator.cache import SimulatorCache, limit_bytes, prune
 from rungwatch.backends.simulator.launch import launch
 from rungwatch.backends.simulator.toolchain import (
-    BackendUnavailableError,
     Toolchain,
     find_toolchain,
     identity,

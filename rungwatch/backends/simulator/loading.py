@@ -92,20 +92,14 @@ def _factory(module: ModuleType, source: KernelSource) -> Callable[[Shape], Any]
     foreign = all(hasattr(module, name) for name in _FOREIGN_PROTOCOL)
     if foreign and not hasattr(module, _OWN_PROTOCOL) and source.factory == "get_kernel":
         return lambda shape: function(**_config(module, function, shape))
-    parameters = _parameters(function)
-    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    required = [
-        parameter
-        for parameter in parameters.values()
-        if parameter.default is parameter.empty and parameter.kind not in variadic
-    ]
-    if "sm_count" in parameters:
+    signature = _signature(function)
+    if "sm_count" in signature.parameters:
         return lambda shape: function(shape.m, shape.n, shape.k, sm_count=shape.sm_count)
-    if len(required) == 4:
-        return lambda shape: function(shape.m, shape.n, shape.k, shape.sm_count)
-    if len(required) == 3 or not parameters:
+    if _takes(signature, 3):
         return lambda shape: function(shape.m, shape.n, shape.k)
-    message = f"{source.factory}{inspect.signature(function)} does not take (M, N, K[, sm_count])"
+    if _takes(signature, 4):
+        return lambda shape: function(shape.m, shape.n, shape.k, shape.sm_count)
+    message = f"{source.factory}{signature} does not take (M, N, K) or (M, N, K, sm_count)"
     raise JobError(Failure.PROTOCOL, Stage.LOAD, message)
 
 
@@ -115,18 +109,27 @@ def _config(module: ModuleType, function: Callable[..., Any], shape: Shape) -> M
     for config in module.CONFIGS:
         if all(config.get(name, _DTYPE) == value for name, value in wanted.items()):
             return {name: value for name, value in config.items() if name != "label"}
-    parameters = _parameters(function)
+    parameters = _signature(function).parameters
     if all(name in parameters for name in ("M", "N", "K")):
         return {name: value for name, value in wanted.items() if name in parameters}
     message = f"CONFIGS has no {_DTYPE} entry for {shape.m}x{shape.n}x{shape.k}"
-    raise JobError(Failure.PROTOCOL, Stage.LOAD, message)
+    raise JobError(Failure.PROTOCOL, Stage.BUILD, message)
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
     try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a callable that says nothing of itself
-        return {}
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        message = "the factory does not say which parameters it takes"
+        raise JobError(Failure.PROTOCOL, Stage.LOAD, message) from None
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def _buffer_names(func: object, shape: Shape) -> tuple[str, str, str]:

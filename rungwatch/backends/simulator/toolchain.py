@@ -21,6 +21,7 @@ from importlib import metadata
 from pathlib import Path
 
 import rungwatch
+from rungwatch.backends.job import BackendUnavailableError
 
 OLDEST_CARGO = (1, 89)
 PYTHONS = ((3, 12), (3, 13))
@@ -36,10 +37,6 @@ _PASSED_ON = (
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
     "SSL_CERT_FILE", "SSL_CERT_DIR", "CARGO_HTTP_CAINFO", "CARGO_HTTP_PROXY", "CARGO_NET_OFFLINE",
 )  # fmt: skip
-
-
-class BackendUnavailableError(RuntimeError):
-    """The simulator cannot work on this machine; the message says what to install."""
 
 
 @dataclass(frozen=True)
