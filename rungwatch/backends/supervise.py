@@ -219,9 +219,10 @@ def seconds_by_stage(
 
     Time before the first event is the first stage's: starting up is what it waited for.
     """
-    starts = [event.at_s for event in events]
-    starts[:1] = [begun_s] if events else []
     seconds: dict[str, float] = {}
+    if not events:
+        return seconds
+    starts = [begun_s, *(event.at_s for event in events[1:])]
     for event, start, end in zip(events, starts, [*starts[1:], finished_s], strict=True):
         seconds[event.stage] = seconds.get(event.stage, 0.0) + end - start
     return seconds

@@ -7,8 +7,9 @@ from rungwatch.cli.check import check
 from rungwatch.cli.list_kernels import list_kernels
 
 _EPILOG = """\b
-Exit codes: 0 passed, 1 a kernel is wrong (FAIL) or slower (REGRESSION), 2 wrong usage,
-3 inconclusive, 4 invalid (nothing learnt, or an internal error), 130 interrupted.
+Exit codes: 0 passed; 1 a kernel is wrong (FAIL) or slower (REGRESSION);
+2 wrong usage; 3 inconclusive; 4 invalid: nothing learnt, or an internal
+error; 130 interrupted.
 """
 
 

@@ -52,8 +52,9 @@ TARGETS = ("sm_100a", "sm_90a")
     "--dist",
     "distributions",
     multiple=True,
+    metavar="NAME",
     type=click.Choice(sorted(DISTRIBUTIONS)),
-    help="Only inputs of this distribution.",
+    help=f"Only inputs of this distribution: {', '.join(DISTRIBUTIONS)}.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the inputs.")
 @click.option(
@@ -92,7 +93,7 @@ def check(
     junit_file: Path | None,
     report_dir: Path | None,
 ) -> int:
-    """Run kernels in the CPU simulator and say whether they are right.
+    r"""Run kernels in the CPU simulator and say whether they are right.
 
     Every case compares D with a NumPy reference element by element, on inputs of several
     distributions; synccheck looks for deadlocks and barrier errors, racecheck for data races.

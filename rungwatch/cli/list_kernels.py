@@ -20,7 +20,7 @@ from rungwatch.declare.registry import KernelFile, NoKernelsError, discover
 @click.option("--json", "as_json", is_flag=True, help="Print JSON to standard output.")
 @debug_option
 def list_kernels(kernels_dir: Path | None, as_json: bool) -> int:
-    """List the kernels, their rules and their targets. Runs none of their code.
+    r"""List the kernels, their rules and their targets. Runs none of their code.
 
     \b
     Examples:

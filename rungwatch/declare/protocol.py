@@ -50,7 +50,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return above if above - value <= value - below else below
 
     def describe(self) -> str:
-        """Return the rule as a phrase: "multiple of 128, at most 4096"; empty where all is valid."""
+        """Return the rule as a phrase, "multiple of 128, at most 4096"; empty for "any"."""
         if self.equal is not None:
             return f"= {self.equal}"
         parts = [f"multiple of {self.multiple_of}"] if self.multiple_of > 1 else []

@@ -1,4 +1,4 @@
-"""The record schema, version 1. `schema/record-v1.schema.json` is generated from here.
+"""The record schema, version 1. `record-v1.schema.json` beside it is generated from here.
 
 Extend it by raising `SCHEMA_VERSION`. Correctness rows have no arms; timing rows (later) hold
 one arm a side and one sample list a worker.
@@ -143,3 +143,8 @@ def decode(data: bytes) -> Record:
         msgspec.DecodeError: not JSON.
     """
     return msgspec.json.decode(data, type=Record)
+
+
+def json_schema() -> bytes:
+    """Return the JSON Schema of a record, as committed in `record-v1.schema.json`."""
+    return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Record)), indent=1) + b"\n"

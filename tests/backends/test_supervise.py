@@ -123,12 +123,17 @@ def test_cancelling_ends_the_worker(tmp_path: Path) -> None:
 def test_no_worker_outlives_its_parent(
     tmp_path: Path, gone: Callable[[int], bool], ending: signal.Signals
 ) -> None:
-    worker = f"{CHILD.replace('OPTIONS', '{}')}\nimport os; Path('worker').write_text(str(os.getpid()))\nchild.wait()"
+    worker = f"""{CHILD.replace("OPTIONS", "{}")}
+import os
+Path("worker").write_text(str(os.getpid()))
+child.wait()
+"""
     parent = f"""
 import os, sys
 from pathlib import Path
 from rungwatch.backends.supervise import Limits, supervise
-supervise([sys.executable, "-c", {worker!r}], Path({str(tmp_path)!r}), os.environ, Limits(60, 2**30))
+command = [sys.executable, "-c", {worker!r}]
+supervise(command, Path({str(tmp_path)!r}), os.environ, Limits(60, 2**30))
 """
     process = subprocess.Popen([sys.executable, "-c", parent], stderr=subprocess.DEVNULL)
     note = tmp_path / "worker"

@@ -34,8 +34,11 @@ def rust(monkeypatch: pytest.MonkeyPatch, program: Callable[[str, str], str]) ->
     monkeypatch.setenv("NUMSIM_CARGO", program("cargo", "echo 'cargo 1.95.0 (f2d3ce0bd)'"))
     monkeypatch.setenv("NUMSIM_RUSTC", program("rustc", "echo 'rustc 1.95.0 (abc)'"))
     monkeypatch.setattr(toolchain.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(toolchain.shutil, "which", lambda name: name if Path(name).exists() else (
-        "/usr/bin/cc" if name == "cc" else None))
+    monkeypatch.setattr(
+        toolchain.shutil,
+        "which",
+        lambda name: name if Path(name).exists() else ("/usr/bin/cc" if name == "cc" else None),
+    )
 
 
 def test_a_whole_toolchain_is_found() -> None:

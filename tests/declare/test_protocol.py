@@ -46,7 +46,7 @@ def test_a_refusal_names_each_broken_rule_and_the_nearest_shape() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1x2", "1x2x3x4", "0x1x1", "-1x1x1", "axbxc", "1X2X3", "١x1x1"]
+    "text", ["", "1x2", "1x2x3x4", "0x1x1", "-1x1x1", "axbxc", "1X2X3", "\u0661x1x1"]
 )
 def test_what_is_no_shape_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="write MxNxK"):

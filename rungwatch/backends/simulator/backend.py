@@ -149,5 +149,5 @@ def _where(ended: Ended) -> str:
 def _is_sound(path: Path, job: Job) -> bool:
     try:
         return malformed(read_arrays(path), job.shape) is None
-    except (OSError, ValueError, zipfile.BadZipFile):
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return False

@@ -89,10 +89,13 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.uint16]]:
     """Read an .npz file; never unpickles.
 
     Raises:
-        OSError, ValueError, zipfile.BadZipFile: not such a file.
+        OSError, ValueError, EOFError, zipfile.BadZipFile: not such a file.
     """
-    with np.load(path, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    with path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            raise ValueError(f"{path.name} is no .npz file")
+        return {name: loaded[name] for name in loaded.files}
 
 
 def write_whole(path: Path, data: bytes) -> None:

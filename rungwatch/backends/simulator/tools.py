@@ -5,6 +5,7 @@ compiled module of a checker. tirx-harness is pinned to one version for that rea
 """
 
 import os
+import subprocess
 from typing import Any, Literal
 
 from tirx_harness.numsim import Engine, transpile
@@ -59,6 +60,9 @@ def compile_kernel(tool: Tool, kernel: Kernel) -> Any:
         raise _unmodelled(error) from error
     except NumSimBuildError as error:
         raise _not_built(error) from error
+    except (OSError, subprocess.SubprocessError) as error:
+        message = f"the simulator's compiler or cache cannot be used: {error}"
+        raise JobError(Failure.BACKEND_UNAVAILABLE, Stage.TRANSPILE, message) from error
     except Exception as error:
         raise JobError(Failure.KERNEL_BUILD, Stage.TRANSPILE, describe(error, None)) from error
 

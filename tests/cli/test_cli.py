@@ -1,0 +1,271 @@
+"""The command line as a user meets it: what it prints, what it writes, and its exit codes."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from rungwatch.__main__ import main
+from rungwatch.cli.app import app
+from rungwatch.decide.verdict import Reason
+from rungwatch.record import model
+
+from ..fakes import FakeBackend, Kernel, Matrix, finding, right
+
+DECLARATION = """
+PROTOCOL = 1
+KERNEL = {{
+    "name": "{name}", "step": {step}, "adds": "something", "operation": "gemm_nt",
+    "dtypes": {{"A": "float16", "B": "float16", "D": "float16", "accumulator": "float32"}},
+    "targets": ["{target}"], "tile": [128, 128, 64], "ring_depth": 2, "cta_group": 1,
+    "l2_group": 1, "persistent": True,
+    "rules": {{
+        "M": {{"multiple_of": 128}}, "N": {{"multiple_of": 128}},
+        "K": {{"multiple_of": 64}}, "sm_count": {{}},
+    }},
+}}
+"""
+
+type Run = Callable[..., int]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with kernels step1 and step7, as the current directory, and a cache of its own."""
+    folder = tmp_path / "project" / "kernels" / "family"
+    folder.mkdir(parents=True)
+    for step in (1, 7):
+        text = DECLARATION.format(name=f"step{step}", step=step, target="sm_100a")
+        (folder / f"step{step}.py").write_text(text)
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("RUNGWATCH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("RUNGWATCH_KERNELS", raising=False)
+    return folder
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+    fake = FakeBackend()
+    monkeypatch.setattr("rungwatch.cli.check.SimulatorBackend", lambda say: fake)
+    return fake
+
+
+@pytest.fixture
+def run(project: Path, backend: FakeBackend) -> Run:
+    def call(*words: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert isinstance(ended.value.code, int)
+        return int(ended.value.code)
+
+    return call
+
+
+def wrong(a: Matrix, b: Matrix, d: Matrix) -> None:
+    right(a, b, d)
+    d[0, 0] = 12_345
+
+
+def set_kernel(backend: FakeBackend, name: str, kernel: Kernel) -> None:
+    backend.kernels = {**backend.kernels, name: kernel}
+
+
+class TestExitCodes:
+    def test_all_right_is_0(self, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run("check") == 0
+        assert "PASS" in capsys.readouterr().out.splitlines()[-1]
+
+    def test_a_wrong_kernel_is_1(
+        self, run: Run, backend: FakeBackend, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        set_kernel(backend, "step7", wrong)
+        assert run("check") == 1
+        out = capsys.readouterr().out
+        assert "FAIL" in out.splitlines()[-1]
+        assert "D[0, 0]" in out
+        assert "rungwatch check --kernel family/step7" in out
+
+    def test_a_race_is_1(self, run: Run, backend: FakeBackend) -> None:
+        backend.reports = {"racecheck": [finding("review")]}
+        assert run("check") == 1
+
+    def test_a_backend_that_is_not_there_is_4(
+        self, run: Run, backend: FakeBackend, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        backend.unavailable = "cargo was not found: install Rust"
+        assert run("check") == 4
+        assert "cargo was not found" in capsys.readouterr().out
+
+    def test_an_uncaught_error_is_4_in_one_line(
+        self, run: Run, backend: FakeBackend, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def explode(*_args: object, **_more: object) -> None:
+            raise ZeroDivisionError("a bug\nin two lines")
+
+        backend.run = explode  # type: ignore[method-assign, assignment]
+        assert run("check") == 4
+        err = capsys.readouterr().err
+        assert "internal error: ZeroDivisionError: a bug in two lines" in err
+        assert "Traceback" not in err
+        assert run("check", "--debug") == 4
+        assert "Traceback" in capsys.readouterr().err
+
+    def test_an_interrupt_is_130(
+        self, run: Run, backend: FakeBackend, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def interrupt(*_args: object, **_more: object) -> None:
+            raise KeyboardInterrupt
+
+        backend.run = interrupt  # type: ignore[method-assign, assignment]
+        assert run("check") == 130
+        assert "interrupted" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("words", "expected"),
+        [
+            (["check", "--kernel", "nope"], "there are: family/step1, family/step7"),
+            (["check", "--shape", "100x100"], "write MxNxK"),
+            (["check", "--sms", "4"], "--sms belongs to --shape"),
+            (["check", "--shape", "100x128x64"], "Nearest valid: --shape 128x128x64 --sms 4"),
+            (["check", "--dist", "nope"], "onehot"),
+            (["check", "--module", "missing.py"], "no file missing.py"),
+            (["check", "--module", "no-module"], "neither a .py file nor a module name"),
+            (["check", "--module", "package.module"], "needs --shape"),
+            (["check", "--module", "a.b", "--kernel", "step1"], "exclude each other"),
+            (["check", "--kernels", "nowhere"], "no folder nowhere"),
+            (["check", "--target", "sm_90a"], "builds for target sm_90a"),
+            (["check", "--nope"], "No such option"),
+            (["nope"], "No such command"),
+            (["list", "--kernels", "nowhere"], "no folder nowhere"),
+        ],
+    )
+    def test_wrong_usage_is_2_and_says_what_is_right(
+        self, run: Run, words: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(*words) == 2
+        assert expected in " ".join(capsys.readouterr().err.split())
+
+
+class TestBadKernelFiles:
+    def test_a_syntax_error_is_one_invalid_row_and_the_rest_run(
+        self, run: Run, project: Path, tmp_path: Path
+    ) -> None:
+        (project / "step3.py").write_text("def broken(:\n")
+        assert run("check", "--json", str(tmp_path / "r.json")) == 4
+        rows = model.decode((tmp_path / "r.json").read_bytes()).rows
+        (bad,) = [row for row in rows if row.reason is not Reason.OK]
+        assert bad.reason is Reason.KERNEL_LOAD
+        assert "step3.py:1: SyntaxError" in bad.message
+        assert {row.kernel for row in rows if row.reason is Reason.OK} == {
+            "family/step1",
+            "family/step7",
+        }
+
+    def test_a_hopper_kernel_alone_is_not_a_pass(self, run: Run, project: Path) -> None:
+        text = DECLARATION.format(name="h", step=1, target="sm_90a")
+        (project / "h.py").write_text(text)
+        assert run("check", "--kernel", "h") == 4
+        assert run("check") == 0
+
+
+class TestFiles:
+    def test_json_and_junit(self, run: Run, backend: FakeBackend, tmp_path: Path) -> None:
+        set_kernel(backend, "step1", wrong)
+        code = run("check", "--json", str(tmp_path / "r.json"), "--junit", str(tmp_path / "j.xml"))
+        assert code == 1
+        record = model.decode((tmp_path / "r.json").read_bytes())
+        suite = ET.parse(tmp_path / "j.xml").getroot()
+        assert len(suite.findall(".//testcase")) == len(record.rows)
+        assert suite.findall(".//failure")
+
+    def test_a_file_that_cannot_be_written_is_4_and_named(
+        self, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        assert run("check", "--json", str(tmp_path / "file" / "r.json")) == 4
+        assert "file" in capsys.readouterr().err
+
+    def test_a_report_holds_a_picture_of_the_wrong_tiles(
+        self, run: Run, backend: FakeBackend, tmp_path: Path
+    ) -> None:
+        set_kernel(backend, "step1", wrong)
+        run("check", "--kernel", "step1", "--dist", "normal", "--report", str(tmp_path / "r"))
+        assert [path for path in (tmp_path / "r").iterdir() if path.suffix == ".png"]
+
+
+class TestCache:
+    def test_a_second_run_is_cached_and_says_so(
+        self, run: Run, backend: FakeBackend, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        run("check")
+        capsys.readouterr()
+        backend.jobs.clear()
+        assert run("check") == 0
+        assert backend.jobs == []
+        assert "cache" in capsys.readouterr().out
+        assert run("check", "--no-cache") == 0
+        assert backend.jobs
+
+    def test_an_edited_kernel_is_run_again(
+        self, run: Run, backend: FakeBackend, project: Path
+    ) -> None:
+        run("check")
+        backend.jobs.clear()
+        file = project / "step7.py"
+        file.write_text(file.read_text() + "# edited\n")
+        run("check")
+        assert {Path(job.source.path or "").stem for job, _ in backend.jobs} == {"step7"}
+
+
+class TestList:
+    def test_it_shows_every_kernel_and_its_rules(
+        self, run: Run, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run("list") == 0
+        out = capsys.readouterr().out
+        assert "step1" in out
+        assert "step7" in out
+        assert "multiple of" in out
+
+    def test_json(self, run: Run, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (project / "bad.py").write_text("x = 1\n")
+        assert run("list", "--json") == 0
+        listed = {entry["key"]: entry for entry in json.loads(capsys.readouterr().out)}
+        assert listed["family/step7"]["declaration"]["rules"]["M"] == {"multiple_of": 128}
+        assert "declares no PROTOCOL" in listed["family/bad"]["error"]
+
+    def test_it_works_from_a_folder_below(
+        self, run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(project)
+        assert run("list") == 0
+
+
+def examples(command: click.Command) -> list[list[str]]:
+    lines = (command.help or "").splitlines()
+    return [line.split()[1:] for line in lines if line.strip().startswith("rungwatch ")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [words for command in app.commands.values() for words in examples(command)],
+    ids=" ".join,
+)
+def test_the_examples_in_help_work(run: Run, words: list[str]) -> None:
+    Path("my_gemm.py").write_text("def make(M, N, K): ...\n")
+    assert run(*words) == 0
+
+
+@pytest.mark.parametrize("words", [[], ["check"], ["list"]])
+def test_help_is_there_and_fits(
+    run: Run, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words, "--help") == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert re.search(r"Usage: rungwatch", out)
