@@ -41,7 +41,7 @@ class KernelSource(msgspec.Struct, frozen=True):
 class Job(msgspec.Struct, frozen=True):
     """One tool on one kernel and one shape.
 
-    `inputs` names the files in the job's folder, one a problem, each an .npz with the flat
+    `inputs` names the problems, each stored as an .npz file of that name with the flat
     uint16 arrays A, B and D, guard bands included (`rungwatch.trusted.buffers`). The worker
     writes the arrays as the kernel left them to the file of the same name in `outputs/`.
     """

@@ -1,18 +1,22 @@
 """`rungwatch check`: is every kernel right?"""
 
+import contextlib
 import shlex
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import click
 from rich.console import Console
 
 from rungwatch.backends.job import Tool
 from rungwatch.backends.simulator.backend import SimulatorBackend
+from rungwatch.backends.simulator.cache import CacheLimitError
 from rungwatch.cache import cache_dir
-from rungwatch.check.execute import Progress, execute
+from rungwatch.check.execute import NoBackend, Progress, execute
 from rungwatch.check.plan import AllRefusedError, Plan, Selection, plan_check
 from rungwatch.check.self_check import failing_self_checks
 from rungwatch.check.verdict_cache import VerdictCache
@@ -42,6 +46,13 @@ TARGETS = ("sm_100a", "sm_90a")
     " the tirx-kernels protocol. Needs --shape unless the file declares itself.",
 )
 @click.option("--target", type=click.Choice(TARGETS), help="Only kernels for this target.")
+@click.option(
+    "--backend",
+    "backend_name",
+    type=click.Choice(["sim", "cuda"]),
+    default="sim",
+    help="Where kernels run. [sim: the CPU simulator]",
+)
 @click.option("--shape", "shape_text", metavar="MxNxK", help="One shape instead of the matrix.")
 @click.option(
     "--sms",
@@ -81,6 +92,7 @@ def check(
     names: tuple[str, ...],
     module: str | None,
     target: str | None,
+    backend_name: Literal["sim", "cuda"],
     shape_text: str | None,
     sms: int | None,
     distributions: tuple[str, ...],
@@ -128,14 +140,14 @@ def check(
         plan = plan_check(subjects, selection)
     except AllRefusedError as error:
         raise click.UsageError(f"no chosen kernel takes this shape:\n{error}") from None
-    rows = [*failing_self_checks(), *_run(plan, use_cache=not no_cache, jobs=jobs)]
+    rows = [*failing_self_checks(), *_run(plan, backend_name, use_cache=not no_cache, jobs=jobs)]
     verdict, reason = decide_run(row.reason for row in rows)
     record = model.Record(
         run=model.Run(
             command=shlex.join(["rungwatch", *sys.argv[1:]]),
             started_utc=started.isoformat(timespec="seconds"),
             seconds=time.monotonic() - begun,
-            backend="sim",
+            backend=backend_name,
             revision=surroundings.revision(_where(subjects)),
         ),
         environment=surroundings.environment(cache_dir()),
@@ -183,17 +195,26 @@ def _subjects(
     return [subject]
 
 
-def _run(plan: Plan, *, use_cache: bool, jobs: int | None) -> list[model.Row]:
+def _run(plan: Plan, backend_name: str, *, use_cache: bool, jobs: int | None) -> list[model.Row]:
     console = Console(stderr=True, highlight=False)
-    with CheckProgress(len(plan.jobs), console) as progress:
+    with CheckProgress(len(plan.jobs), console) as progress, _usage_errors():
         return execute(
             plan,
-            SimulatorBackend(progress.say),
-            "sim",
+            SimulatorBackend(progress.say) if backend_name == "sim" else NoBackend(backend_name),
+            backend_name,
             VerdictCache(cache_dir() / "verdicts") if use_cache else None,
             Progress(progress.started, progress.finished),
             jobs,
         )
+
+
+@contextlib.contextmanager
+def _usage_errors() -> Iterator[None]:
+    """Turn a setting of the environment that makes no sense into wrong usage."""
+    try:
+        yield
+    except CacheLimitError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _explain(

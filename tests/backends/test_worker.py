@@ -12,7 +12,6 @@ from rungwatch.backends.simulator.exchange import JobFolder
 from rungwatch.backends.simulator.launch import launch
 from rungwatch.backends.simulator.toolchain import Toolchain
 from rungwatch.backends.supervise import Limits
-from rungwatch.declare.problem import Shape
 from rungwatch.trusted.buffers import make
 from tests.backends.kernels import SHAPE, tiny, write
 
@@ -24,18 +23,20 @@ LIMITS = Limits(deadline_s=120.0, memory_bytes=4 * 1024**3)
 NO_RUST = Toolchain("/nowhere/cargo", "/nowhere/rustc", "/nowhere/cc", "", "")
 
 
-def run(folder: Path, source: KernelSource, shape: Shape = SHAPE) -> JobResult:
-    job = Job(Tool.NUMERICS, source, shape, ("normal",))
+def run(folder: Path, source: KernelSource, toolchain: Toolchain) -> JobResult:
+    job = Job(Tool.NUMERICS, source, SHAPE, ("normal",))
     work = folder / "job"
     work.mkdir()
     cache = SimulatorCache(folder / "cache", "cpu")
-    inputs = {"normal": make(shape, "normal", 0)}
-    ended, answer = launch(job, inputs, work, NO_RUST, cache, LIMITS, threads=1)
+    inputs = {"normal": make(SHAPE, "normal", 0)}
+    ended, answer = launch(job, inputs, work, toolchain, cache, LIMITS, threads=1)
     return result_of(job, JobFolder(work), LIMITS, ended, answer)
 
 
-def failure_of(folder: Path, code: str, factory: str = "get_kernel") -> JobFailure:
-    failure = run(folder, KernelSource(factory, path=write(folder, code))).failure
+def failure_of(
+    folder: Path, code: str, factory: str = "get_kernel", toolchain: Toolchain = NO_RUST
+) -> JobFailure:
+    failure = run(folder, KernelSource(factory, path=write(folder, code)), toolchain).failure
     assert failure is not None
     assert str(folder) not in failure.message
     return failure
@@ -139,7 +140,7 @@ def test_without_compiler_the_backend_is_to_blame(tmp_path: Path) -> None:
 
 
 def test_a_module_is_found_by_name(tmp_path: Path) -> None:
-    result = run(tmp_path, KernelSource("get_kernel", module="no_such_package_here.gemm"))
+    result = run(tmp_path, KernelSource("get_kernel", module="no_such_package_here.gemm"), NO_RUST)
     assert result.failure is not None
     assert result.failure.failure is Failure.MISSING_DEPENDENCY
 
@@ -151,3 +152,16 @@ def test_a_process_that_exits_in_the_kernel_file_is_reported(tmp_path: Path) -> 
     assert failure.failure is Failure.WORKER_DIED
     assert failure.stage is Stage.LOAD
     assert "exit code 3: bye" in failure.message
+
+
+def test_an_operation_that_is_not_modelled_names_its_line(tmp_path: Path) -> None:
+    # The compiler is needed for nothing here, but its versions are asked for first.
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\nprintf 'rustc 1.95.0\\nhost: x86_64-unknown-linux-gnu\\n'\n")
+    program.chmod(0o755)
+    toolchain = Toolchain(str(program), str(program), "/nowhere/cc", "", "")
+    code = tiny({"for column": "T.ptx.wgmma.fence.sync.aligned()\n        for column"})
+    failure = failure_of(tmp_path, code, toolchain=toolchain)
+    assert (failure.failure, failure.stage) == (Failure.UNMODELLED, Stage.TRANSPILE)
+    assert failure.message.startswith("fake.py:13: T.ptx.wgmma.fence.sync.aligned(): ")
+    assert "WGMMA is not supported" in failure.message

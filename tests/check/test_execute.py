@@ -14,6 +14,7 @@ from rungwatch.decide.verdict import Reason, Verdict
 from rungwatch.declare.problem import Shape
 from rungwatch.record.model import Row
 from rungwatch.trusted.inputs import DISTRIBUTIONS
+
 from ..fakes import SILENT, FakeBackend, Matrix, finding, make_subject, right
 
 ONE_SHAPE = Selection(shape=Shape(256, 128, 128, 4))

@@ -101,6 +101,12 @@ class TestExitCodes:
         assert run("check") == 4
         assert "cargo was not found" in capsys.readouterr().out
 
+    def test_a_backend_of_a_later_version_is_4_not_a_pass(
+        self, run: Run, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run("check", "--backend", "cuda") == 4
+        assert "this version has no cuda backend" in " ".join(capsys.readouterr().out.split())
+
     def test_an_uncaught_error_is_4_in_one_line(
         self, run: Run, backend: FakeBackend, capsys: pytest.CaptureFixture[str]
     ) -> None:

@@ -26,8 +26,8 @@ from rungwatch.cache import cache_dir
 from rungwatch.trusted.buffers import malformed
 
 _GIB = 1024**3
-# Deadlines are for hangs, so they are generous: about ten times what a kernel takes on two free
-# cores (30 s to start and translate, 5e-8 s a multiply-add to run or check).
+# Deadlines are for hangs, so they are generous. Measured on two cores that were shared by ten other
+# processes: up to 35 s to start and translate, and 6e-8 s a multiply-add to run or check.
 _START_S = 300.0
 _MULTIPLY_ADD_S = 5e-7
 
