@@ -18,6 +18,7 @@ from rich.progress import (
 
 from rungwatch.check.plan import PlannedJob
 from rungwatch.decide.verdict import Verdict
+from rungwatch.explain.words import duration, plural
 from rungwatch.record.model import Row
 
 _QUIET = (Verdict.PASS, Verdict.SKIPPED)
@@ -30,6 +31,8 @@ class CheckProgress:
         self._console = console
         self._total = jobs_total
         self._done = 0
+        self._cached = 0
+        self._first_job_at: float | None = None
         self._begun: dict[int, float] = {}
         self._running: list[str] = []
         self._bar: Progress | None = None
@@ -66,6 +69,9 @@ class CheckProgress:
 
     def started(self, planned: PlannedJob) -> None:
         """Note that a job began."""
+        if self._first_job_at is None:
+            self._first_job_at = time.monotonic()
+            self._cached = self._done
         self._begun[id(planned)] = time.monotonic()
         self._running.append(_label(planned))
         self._show_running()
@@ -88,7 +94,17 @@ class CheckProgress:
             return
         took = f" in {time.monotonic() - begun:.0f} s" if begun is not None else ""
         what = ", ".join(sorted({f"{row.verdict}({row.reason})" for row in bad})) or "ok"
-        self.say(f"[{self._done}/{self._total}] {label}: {len(rows)} rows {what}{took}")
+        self.say(
+            f"[{self._done}/{self._total}] {label}: {plural(len(rows), 'row')} {what}{took}"
+            f"{self._time_left()}"
+        )
+
+    def _time_left(self) -> str:
+        """Return a guess from the jobs that are done: too long, as long jobs run first."""
+        if self._first_job_at is None or self._done == self._total:
+            return ""
+        a_job = (time.monotonic() - self._first_job_at) / max(self._done - self._cached, 1)
+        return f", {duration(a_job * (self._total - self._done))} left at most"
 
     def _show_running(self) -> None:
         if self._bar is not None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from rungwatch.backends.job import Tool
 from rungwatch.backends.simulator import toolchain
 from rungwatch.backends.simulator.toolchain import (
     BackendUnavailableError,
@@ -93,7 +94,7 @@ def test_a_worker_sees_no_secret_and_no_activated_environment(
     monkeypatch.setenv("CI_TOKEN", "secret")
     monkeypatch.setenv("CFLAGS", "-O0")
     monkeypatch.setenv("PATH", "/somewhere/venv/bin:/usr/bin")
-    environment = worker_environment(SOME, tmp_path / "cache", tmp_path / "tmp")
+    environment = worker_environment(Tool.SYNCCHECK, SOME, tmp_path / "cache", tmp_path / "tmp")
     assert "secret" not in environment.values()
     assert "CFLAGS" not in environment
     assert environment["PATH"] == "/rust/bin:/usr/bin:/usr/local/bin:/bin"

@@ -82,6 +82,13 @@ _CTA_BARRIER_AFTER_INIT = (
     ),
 )
 
+_CTA_BARRIER_AT_THE_END = (
+    (
+        "one warp frees TMEM ----\n        T.cuda.cluster_sync()",
+        "one warp frees TMEM ----\n        T.cuda.cta_sync()",
+    ),
+)
+
 MUTANTS: tuple[Mutant, ...] = (
     # ---- what the published listings have ----
     Mutant(
@@ -509,27 +516,23 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     # ---- the end of a cluster ----
     Mutant(
-        "step8-producer-leaves-early",
-        "CTA 1's producer does not stay for the commits that still come to its barriers",
+        "step8-cta-barrier-at-the-end",
+        "CTA 0 may leave before its peer's last signal has reached it",
+        "step8",
+        _CTA_BARRIER_AT_THE_END,
+        _STEP8,
+    ),
+    Mutant(
+        "step8-leaves-early",
+        "the same, and CTA 1 does not stay for the commits that still come to its barriers",
         "step8",
         (
+            *_CTA_BARRIER_AT_THE_END,
             (
                 "                    for _ in T.serial(PIPE_DEPTH):\n"
                 "                        mma2tma.wait(ring.stage, ring.phase)\n"
                 "                        ring.advance()\n",
                 "",
-            ),
-        ),
-        _STEP8,
-    ),
-    Mutant(
-        "step8-cta-barrier-at-the-end",
-        "a CTA may leave while its peer still signals it",
-        "step8",
-        (
-            (
-                "one warp frees TMEM ----\n        T.cuda.cluster_sync()",
-                "one warp frees TMEM ----\n        T.cuda.cta_sync()",
             ),
         ),
         _STEP8,

@@ -32,7 +32,7 @@ def launch(
     ended = supervise(
         [sys.executable, "-P", "-m", _WORKER, str(folder)],
         folder,
-        worker_environment(toolchain, cache.numsim, files.temporary),
+        worker_environment(job.tool, toolchain, cache.numsim, files.temporary),
         limits,
         cancel,
     )

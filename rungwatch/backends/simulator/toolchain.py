@@ -21,12 +21,16 @@ from importlib import metadata
 from pathlib import Path
 
 import rungwatch
-from rungwatch.backends.job import BackendUnavailableError
+from rungwatch.backends.job import BackendUnavailableError, Tool
 
 OLDEST_CARGO = (1, 89)
 PYTHONS = ((3, 12), (3, 13))
 _COMMAND_DEADLINE_S = 30.0
 _RUST_HINT = "install Rust from https://rustup.rs, or run `rustup update stable`"
+# How far the code generated for a kernel is optimised. A numerics job runs it a dozen times; a
+# checker runs it once, and compiling it at 3 takes 8 s of CPU longer than running it at 0 does
+# (steps 4 to 9; at steps 1 to 3 both are equal). See docs/measurements.md.
+_OPT_LEVELS = {Tool.NUMERICS: 3, Tool.SYNCCHECK: 0, Tool.RACECHECK: 0}
 _SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 # All that a worker sees of the caller's environment: what cargo needs to find its registry and
 # toolchain, and nothing that could be a secret of a CI job.
@@ -89,6 +93,7 @@ def identity(toolchain: Toolchain) -> str:
         sys.version,
         *(metadata.version(name) for name in ("tirx-harness", "apache-tvm", "numpy")),
         _path(toolchain),
+        _OPT_LEVELS,
     )
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -108,7 +113,9 @@ def cpu_tag() -> str:
     return f"{platform.machine()}-{hashlib.sha256(names.encode()).hexdigest()[:8]}"
 
 
-def worker_environment(toolchain: Toolchain, cache: Path, temporary: Path) -> dict[str, str]:
+def worker_environment(
+    tool: Tool, toolchain: Toolchain, cache: Path, temporary: Path
+) -> dict[str, str]:
     """Return the whole environment of a worker whose temporary files go to `temporary`."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     root = Path(rungwatch.__file__).parents[1]
@@ -123,6 +130,7 @@ def worker_environment(toolchain: Toolchain, cache: Path, temporary: Path) -> di
         # One folder for both: in two the simulator would keep every artifact twice.
         "NUMSIM_CACHE_DIR": str(cache),
         "NUMSIM_BUILD_CACHE_DIR": str(cache),
+        "NUMSIM_GENERATED_OPT_LEVEL": str(_OPT_LEVELS[tool]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONUTF8": "1",
