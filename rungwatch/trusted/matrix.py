@@ -60,7 +60,7 @@ _CHECKER_SCHEDULES = {
     Depth.QUICK: ("over-ring",),
     Depth.FULL: ("over-ring", "wide", "one-tile"),
 }
-_QUICK_SMALL: tuple[str, ...] = ("one-tile", "uneven")
+_QUICK_SMALL: tuple[str, ...] = ("uneven",)
 _QUICK_LARGER: tuple[str, ...] = ("over-ring",)
 # What `quick` runs on its larger shape: a general case, and each result traced to one element.
 _QUICK_DISTRIBUTIONS = ("normal", "onehot", "onehot-b", "integer")
