@@ -1,6 +1,8 @@
 """Start the command line and turn whatever ends it into one of the exit codes."""
 
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 
@@ -16,7 +18,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     An uncaught exception ends as INVALID (4), never as Python's own 1: that means REJECTED here.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, _interrupt)  # so that workers are ended and files cleaned up
     sys.exit(_run(words))
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _run(words: list[str]) -> int:
@@ -26,6 +35,8 @@ def _run(words: list[str]) -> int:
     except click.UsageError as error:
         error.show()
         return ExitCode.USAGE
+    except (SystemExit, BrokenPipeError):  # standard output was closed before all was said
+        return ExitCode.INVALID
     except (click.Abort, KeyboardInterrupt):
         click.echo("rungwatch: interrupted; the running cases were ended", err=True)
         return ExitCode.INTERRUPTED

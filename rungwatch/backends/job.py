@@ -28,7 +28,9 @@ class Tool(StrEnum):
 class KernelSource(msgspec.Struct, frozen=True):
     """Where a worker finds the factory of a kernel.
 
-    Exactly one of `path` (a .py file) and `module` (an importable name) is set. `factory` is
+    Exactly one of `path` (a .py file) and `module` (an importable name) is set; `sha256` is the
+    hash that the file must have, so that no verdict is given on a version of it that was edited
+    meanwhile. `factory` is
     called with (M, N, K) or (M, N, K, sm_count), whichever its signature takes; a factory of the
     tirx-kernels protocol is called with the keywords of the matching entry of CONFIGS.
     """
@@ -36,6 +38,7 @@ class KernelSource(msgspec.Struct, frozen=True):
     factory: str
     path: str | None = None
     module: str | None = None
+    sha256: str | None = None
 
 
 class Job(msgspec.Struct, frozen=True):

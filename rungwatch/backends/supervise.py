@@ -7,6 +7,7 @@ process), every process of the worker is ended with it. Linux only, as the simul
 """
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -48,10 +49,16 @@ class Event(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a worker may use: wall time, and resident memory of all its processes together."""
+    """What a worker may use: wall time, and resident memory of all its processes together.
+
+    Where `main_stage` is set the worker must have entered it within `start_s`: what comes before
+    it does not grow with the problem, so a hang there need not be waited for as long.
+    """
 
     deadline_s: float
     memory_bytes: int
+    main_stage: str | None = None
+    start_s: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -139,7 +146,7 @@ def supervise(
         )
     watch = _Watch(process)
     try:
-        ending = watch.until(begun + limits.deadline_s, limits.memory_bytes, cancel)
+        ending = watch.until(begun, limits, files.events, cancel)
     finally:
         watch.end()
     finished = time.monotonic()
@@ -164,15 +171,24 @@ class _Watch:
         self._ended = os.pidfd_open(process.pid)
         self._seen: set[psutil.Process] = set()
 
-    def until(self, deadline: float, memory_bytes: int, cancel: threading.Event | None) -> Ending:
+    def until(
+        self, begun_s: float, limits: Limits, events: Path, cancel: threading.Event | None
+    ) -> Ending:
+        """Wait for the worker's end, or for what must end it."""
+        started = limits.main_stage is None
         while not select.select([self._ended], [], [], _LOOK_S)[0]:
             self._look()
-            if self.peak_bytes > memory_bytes:
+            elapsed = time.monotonic() - begun_s
+            if self.peak_bytes > limits.memory_bytes:
                 return Ending.MEMORY
             if cancel is not None and cancel.is_set():
                 return Ending.CANCELLED
-            if time.monotonic() > deadline:
+            if elapsed > limits.deadline_s:
                 return Ending.DEADLINE
+            if not started and elapsed > limits.start_s:
+                started = any(event.stage == limits.main_stage for event in read_events(events))
+                if not started:
+                    return Ending.DEADLINE
         return Ending.EXITED
 
     def end(self) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import os
 import tempfile
 import threading
-import zipfile
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -26,7 +25,9 @@ from rungwatch.trusted import buffers
 
 GIB = 1024**3
 _LARGEST_WORKER_BYTES = 8 * GIB
+_SMALLEST_WORKER_BYTES = 1 * GIB  # below that no worker gets through its imports and compiles
 _SHARE_OF_MEMORY = 0.8
+_BYTES_AN_ELEMENT = 4  # fp16, as given and as left behind
 
 
 class Backend(Protocol):
@@ -174,7 +175,7 @@ def _read_arrays(path: Path | None) -> Arrays | None:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return dict(archive)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except Exception:  # a hostile file can make numpy's reader raise nearly anything
         return None
 
 
@@ -187,7 +188,11 @@ class _Runner:
         self._backend_name = backend_name
         self._cache = cache
         self._memory_limit = min(
-            _LARGEST_WORKER_BYTES, int(psutil.virtual_memory().total * _SHARE_OF_MEMORY / count)
+            _LARGEST_WORKER_BYTES,
+            max(
+                _SMALLEST_WORKER_BYTES,
+                int(psutil.virtual_memory().total * _SHARE_OF_MEMORY / count),
+            ),
         )
 
     def look_up(self, planned: PlannedJob) -> tuple[list[Row], list[Problem]]:
@@ -195,7 +200,9 @@ class _Runner:
         rows, missing = [], []
         for problem in planned.problems:
             key = self._key(planned, problem)
-            row = self._cache.get(key) if self._cache is not None and key is not None else None
+            row = None
+            if self._cache is not None and key is not None:
+                row = self._cache.get(key, planned.row_id(problem))
             if row is None:
                 missing.append(problem)
             else:
@@ -212,6 +219,24 @@ class _Runner:
     ) -> list[Row]:
         """Run `problems` of a job in one worker and judge what it left."""
         started(planned)
+        needed = (
+            _BYTES_AN_ELEMENT
+            * len(problems)
+            * sum(rows * columns for rows, columns in buffers.extents(planned.shape).values())
+        )
+        if needed > self._memory_limit:
+            message = (
+                f"the inputs alone take {needed / GIB:.0f} GiB, more than the"
+                f" {self._memory_limit / GIB:.0f} GiB that a case may use"
+            )
+            return [make_row(planned, p, Reason.MEMORY_LIMIT, message) for p in problems]
+        try:
+            return self._run(planned, problems, alone=alone)
+        except OSError as error:
+            message = f"the case could not be run here: {error}"
+            return [make_row(planned, p, Reason.BACKEND_UNAVAILABLE, message) for p in problems]
+
+    def _run(self, planned: PlannedJob, problems: list[Problem], *, alone: bool) -> list[Row]:
         given: dict[Problem, Arrays] = {
             problem: buffers.make(problem.shape, problem.distribution, problem.seed)
             for problem in problems
@@ -247,5 +272,6 @@ class _Runner:
             planned.row_id(problem),
             subject.key,
             subject.source.factory,
+            planned.target or "",
             self._backend_name,
         )

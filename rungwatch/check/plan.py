@@ -103,7 +103,11 @@ def plan_check(subjects: Iterable[Subject], selection: Selection) -> Plan:
             if row.reason is Reason.PROBLEM_REFUSED:
                 refusals.append(f"{subject.key}: {row.message}")
             continue
-        jobs += _jobs(subject, target, selection)
+        found = _jobs(subject, target, selection)
+        if not found:
+            message = "its rules allow no shape of the required matrix: see docs/add-a-kernel.md"
+            rows.append(settled_row(subject, Reason.PROTOCOL, message))
+        jobs += found
     if refusals and not jobs and len(refusals) == len(rows):
         raise AllRefusedError("\n".join(refusals))
     return Plan(tuple(jobs), tuple(rows))
@@ -114,16 +118,13 @@ def _known_without_running(subject: Subject, selection: Selection) -> tuple[Row 
     if subject.error is not None:
         reason = Reason.KERNEL_LOAD if "SyntaxError" in subject.error else Reason.PROTOCOL
         return settled_row(subject, reason, subject.error), None
-    if subject.declaration is None:
-        return None, selection.target
-    targets = [
-        target for target in subject.declaration.targets if selection.target in (None, target)
-    ]
+    declared = subject.declaration.targets if subject.declaration else ("sm_100a", "sm_90a")
+    targets = [target for target in declared if selection.target in (None, target)]
     simulated = [target for target in targets if target in SIMULATED_TARGETS]
     if not simulated:
         message = f"no simulator models {', '.join(targets)}"
         return settled_row(subject, Reason.TARGET_NOT_SIMULATED, message), None
-    if selection.shape is not None:
+    if selection.shape is not None and subject.declaration is not None:
         refusal = subject.declaration.rules.refusal(selection.shape)
         if refusal is not None:
             return settled_row(subject, Reason.PROBLEM_REFUSED, refusal), None

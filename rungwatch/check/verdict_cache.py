@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from rungwatch.decide.verdict import Reason, Verdict
 from rungwatch.record.files import write_atomically
 from rungwatch.record.model import Row
 from rungwatch.record.surroundings import code_digest, toolchain
@@ -23,16 +24,20 @@ class VerdictCache:
         self._folder = folder
         self._common = (code_digest(), platform.python_version(), platform.machine(), toolchain())
 
-    def key(self, kernel_sha256: str, row_id: str, kernel: str, factory: str, backend: str) -> str:
+    def key(
+        self, kernel_sha256: str, row_id: str, kernel: str, factory: str, target: str, backend: str
+    ) -> str:
         """Return the key of the row `row_id`, whose name holds shape, distribution and seed."""
-        parts = (kernel_sha256, row_id, kernel, factory, backend, self._common)
+        parts = (kernel_sha256, row_id, kernel, factory, target, backend, self._common)
         return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
-    def get(self, key: str) -> Row | None:
+    def get(self, key: str, row_id: str) -> Row | None:
         """Return the remembered row, marked as cached; None where there is none to be trusted."""
         try:
             row = msgspec.json.decode(self._path(key).read_bytes(), type=Row)
         except (OSError, msgspec.MsgspecError):
+            return None
+        if row.id != row_id or row.reason is not Reason.OK or row.verdict is not Verdict.PASS:
             return None
         return msgspec.structs.replace(row, cached=True, seconds=0.0)
 

@@ -1,6 +1,7 @@
 """`rungwatch check`: is every kernel right?"""
 
 import contextlib
+import os
 import shlex
 import sys
 import time
@@ -34,6 +35,8 @@ from rungwatch.trusted.matrix import Depth
 
 DEFAULT_SMS = 4
 TARGETS = ("sm_100a", "sm_90a")
+_OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
+_OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command()
@@ -65,7 +68,7 @@ TARGETS = ("sm_100a", "sm_90a")
     multiple=True,
     metavar="NAME",
     type=click.Choice(sorted(DISTRIBUTIONS)),
-    help=f"Only inputs of this distribution: {', '.join(DISTRIBUTIONS)}.",
+    help=f"Only numerics, with inputs of this distribution: {', '.join(DISTRIBUTIONS)}.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the inputs.")
 @click.option(
@@ -83,9 +86,9 @@ TARGETS = ("sm_100a", "sm_90a")
 )
 @click.option("--no-cache", is_flag=True, help="Run also what passed before and did not change.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Cases at once. [one a core]")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the record here.")
-@click.option("--junit", "junit_file", type=click.Path(path_type=Path), help="Write JUnit XML.")
-@click.option("--report", "report_dir", type=click.Path(path_type=Path), help="Write PNGs here.")
+@click.option("--json", "json_file", type=_OUTPUT_FILE, help="Write the record here.")
+@click.option("--junit", "junit_file", type=_OUTPUT_FILE, help="Write JUnit XML.")
+@click.option("--report", "report_dir", type=_OUTPUT_FOLDER, help="Write PNGs here.")
 @debug_option
 def check(
     kernels_dir: Path | None,
@@ -124,6 +127,8 @@ def check(
     """
     begun = time.monotonic()
     started = datetime.now(UTC)
+    if json_file is not None and json_file == junit_file:
+        raise click.UsageError("--json and --junit name the same file")
     if report_dir is not None:
         _require_pictures()
     shape = _shape(shape_text, sms)
@@ -133,7 +138,7 @@ def check(
         shape=shape,
         distributions=distributions,
         seed=seed,
-        tools=tuple(map(Tool, tools)) or tuple(Tool),
+        tools=_tools(tools, distributions),
         target=target,
     )
     try:
@@ -156,8 +161,18 @@ def check(
         verdict=verdict,
         reason=reason,
     )
-    _explain(record, json_file, junit_file, report_dir)
+    try:
+        _write_files(record, json_file, junit_file, report_dir)
+    finally:
+        _show(record)
     return exit_code_of(verdict)
+
+
+def _tools(names: tuple[str, ...], distributions: tuple[str, ...]) -> tuple[Tool, ...]:
+    """Return the kinds of check to run; naming a distribution asks for numerics."""
+    if names:
+        return tuple(map(Tool, names))
+    return (Tool.NUMERICS,) if distributions else tuple(Tool)
 
 
 def _shape(text: str | None, sms: int | None) -> Shape | None:
@@ -217,17 +232,24 @@ def _usage_errors() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
-def _explain(
+def _show(record: model.Record) -> None:
+    """Print the record; that nobody reads on (`| head`) does not change the verdict."""
+    try:
+        terminal.render(record, Console(highlight=False))
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_files(
     record: model.Record, json_file: Path | None, junit_file: Path | None, report_dir: Path | None
 ) -> None:
-    """Write the files first: a terminal that breaks must not lose them."""
     if json_file is not None:
         write_atomically(json_file, model.encode(record))
     if junit_file is not None:
         write_atomically(junit_file, junit.to_xml(record))
     if report_dir is not None:
         picture.write_report(record, report_dir)
-    terminal.render(record, Console(highlight=False))
 
 
 def _require_pictures() -> None:

@@ -13,6 +13,8 @@ from rungwatch.check.plan import SIMULATED_TARGETS
 from rungwatch.cli.options import debug_option, kernels_option, kernels_root
 from rungwatch.declare.protocol import Declaration
 from rungwatch.declare.registry import KernelFile, NoKernelsError, discover
+from rungwatch.explain.words import one_line
+from rungwatch.trusted.matrix import situations
 
 
 @click.command("list")
@@ -44,8 +46,14 @@ def _plain(file: KernelFile) -> dict[str, object]:
         "file": file.path.name,
         "sha256": file.sha256,
         "declaration": file.declaration,
+        "situations": {} if file.declaration is None else situations_by_shape(file.declaration),
         "error": file.error,
     }
+
+
+def situations_by_shape(declared: Declaration) -> dict[str, tuple[str, ...]]:
+    """Return which situations the full matrix tries in which shape."""
+    return {str(shape): names for shape, names in situations(declared).items()}
 
 
 def _print_table(files: list[KernelFile]) -> None:
@@ -55,9 +63,14 @@ def _print_table(files: list[KernelFile]) -> None:
         table.add_column(heading, overflow="fold", no_wrap=heading in ("kernel", "tile", "target"))
     for file in files:
         if file.declaration is None:
-            table.add_row(file.name, f"[red]{escape(file.error or '')}[/red]")
+            table.add_row(
+                escape(one_line(file.name)), f"[red]{escape(one_line(file.error or ''))}[/red]"
+            )
         else:
-            table.add_row(file.name, *map(escape, _cells(file.declaration)))
+            table.add_row(
+                escape(one_line(file.name)),
+                *(escape(one_line(cell)) for cell in _cells(file.declaration)),
+            )
     families = sorted({file.key.rpartition("/")[0] for file in files})
     console.print(f"{len(files)} kernels in {escape(', '.join(families))}: D = A @ B^T")
     console.print(table)

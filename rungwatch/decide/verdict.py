@@ -130,7 +130,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.CHECKER_BUDGET: Explanation(
         Verdict.INVALID,
-        "the checker ran out of its time budget twice, the second time alone on the machine",
+        "the checker ran out of its time budget, also when it had the machine alone",
         "free the machine, or choose a smaller problem with --shape",
     ),
     Reason.DEADLINE: Explanation(

@@ -31,21 +31,18 @@ def top_level_constants(source: bytes, filename: str) -> dict[str, object]:
                 pass
             case _:
                 continue
+        names = [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
         try:
             evaluated = ast.literal_eval(_Substitute(constants).visit(value))
         except (ValueError, ArithmeticError, RecursionError):
+            for name in names:  # it no longer holds what it held
+                constants.pop(name, None)
             continue
         match target:
             case ast.Name(id=name):
                 constants[name] = evaluated
-            case ast.Tuple(elts=names) if isinstance(evaluated, tuple) and len(names) == len(
-                evaluated
-            ):
-                constants |= {
-                    name.id: item
-                    for name, item in zip(names, evaluated, strict=True)
-                    if isinstance(name, ast.Name)
-                }
+            case ast.Tuple() if isinstance(evaluated, tuple) and len(names) == len(evaluated):
+                constants |= zip(names, evaluated, strict=True)
     return constants
 
 

@@ -14,6 +14,8 @@ PROTOCOL_VERSION = 1
 DIMENSIONS = ("M", "N", "K", "sm_count")
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+# Names become ids, file names and arguments of commands.
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -120,12 +122,12 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the SM count, each CTA working through several tiles.
     """
 
-    name: str
+    name: Name
     step: PositiveInt
     adds: str
     operation: Literal["gemm_nt"]
     dtypes: Dtypes
-    targets: tuple[Literal["sm_100a", "sm_90a"], ...]
+    targets: Annotated[tuple[Literal["sm_100a", "sm_90a"], ...], msgspec.Meta(min_length=1)]
     tile: tuple[PositiveInt, PositiveInt, PositiveInt]
     ring_depth: PositiveInt
     cta_group: PositiveInt

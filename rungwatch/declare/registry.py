@@ -6,7 +6,8 @@ needs no compiler.
 """
 
 import hashlib
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +15,15 @@ from rungwatch.declare.literals import top_level_constants
 from rungwatch.declare.protocol import Declaration, ProtocolError, read_declaration
 
 FACTORY = "get_kernel"
+_PROTOCOL_NAMES = ("PROTOCOL", "KERNEL")
 
 
 @dataclass(frozen=True)
 class KernelFile:
     """One kernel file: its key (hgemm/blackwell/step7), what it declares, or why that is unknown.
 
-    Exactly one of `declaration` and `error` is set. `sha256` is the hash of the file's bytes.
+    Exactly one of `declaration` and `error` is set. `sha256` is the hash of the file's bytes;
+    `declares` says whether it means to follow the kernel protocol, rightly or not.
     """
 
     key: str
@@ -28,6 +31,7 @@ class KernelFile:
     sha256: str
     declaration: Declaration | None = None
     error: str | None = None
+    declares: bool = True
 
     @property
     def name(self) -> str:
@@ -52,11 +56,7 @@ def discover(root: Path) -> list[KernelFile]:
         raise NoKernelsError(
             f"no folder {root}: run in the root of a project with kernels/, or give --kernels DIR"
         )
-    files = [
-        read_file(path, root)
-        for path in sorted(root.rglob("*.py"))
-        if not any(part.startswith(("_", ".")) for part in path.relative_to(root).parts)
-    ]
+    files = [read_file(path, root) for path in sorted(_python_files(root))]
     if not files:
         raise NoKernelsError(f"{root} holds no kernel file (*.py)")
     return sorted(_unique_keys(files), key=_ladder_order)
@@ -86,28 +86,47 @@ def select(files: list[KernelFile], wanted: Iterable[str], target: str | None) -
 
 def read_file(path: Path, root: Path) -> KernelFile:
     """Read one kernel file below `root`; what is wrong with it goes into `error`."""
-    data = path.read_bytes()
     stem_key = path.relative_to(root).with_suffix("").as_posix()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return KernelFile(stem_key, path, "", error=f"{path.name}: {error.strerror}")
     digest = hashlib.sha256(data).hexdigest()
     try:
-        declaration = _declaration_in(data, path.name)
+        constants = top_level_constants(data, path.name)
+        declares = any(name in constants for name in _PROTOCOL_NAMES)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return KernelFile(stem_key, path, digest, error=_one_line(error, path.name))
+    try:
+        declaration = _declaration_in(constants)
+    except ProtocolError as error:
+        message = _one_line(error, path.name)
+        return KernelFile(stem_key, path, digest, error=message, declares=declares)
     family = path.relative_to(root).parent.as_posix()
     return KernelFile(f"{family}/{declaration.name}", path, digest, declaration)
 
 
-def _declaration_in(source: bytes, filename: str) -> Declaration:
-    """Read the two constants.
-
-    Raises:
-        SyntaxError, ValueError, ProtocolError: not Python, or not a kernel declaration.
-    """
-    literals = top_level_constants(source, filename)
-    for name in ("PROTOCOL", "KERNEL"):
-        if name not in literals:
+def _declaration_in(constants: Mapping[str, object]) -> Declaration:
+    for name in _PROTOCOL_NAMES:
+        if name not in constants:
             raise ProtocolError(f"declares no {name}, or not as plain data")
-    return read_declaration(literals["PROTOCOL"], literals["KERNEL"])
+    return read_declaration(constants["PROTOCOL"], constants["KERNEL"])
+
+
+def _python_files(root: Path) -> Iterator[Path]:
+    """Yield the Python files below `root`, through links too, each folder once."""
+    seen: set[str] = set()
+    for folder, below, names in os.walk(root, followlinks=True):
+        if (real := os.path.realpath(folder)) in seen:
+            below.clear()
+            continue
+        seen.add(real)
+        below[:] = [name for name in below if not name.startswith(("_", "."))]
+        yield from (
+            Path(folder, name)
+            for name in names
+            if name.endswith(".py") and not name.startswith(("_", "."))
+        )
 
 
 def _one_line(error: Exception, filename: str) -> str:

@@ -1,6 +1,6 @@
 """What a command works on: a guarded kernel file, or any module named on the command line."""
 
-import hashlib
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +33,8 @@ class Subject:
         """The option that selects this subject alone on the command line."""
         if self.declaration is None and self.error is None:
             origin = self.source.path or self.source.module
-            return f"--module {origin}:{self.source.factory}"
-        return f"--kernel {self.key}"
+            return f"--module {shlex.quote(f'{origin}:{self.source.factory}')}"
+        return f"--kernel {shlex.quote(self.key)}"
 
 
 class ModuleArgumentError(ValueError):
@@ -43,7 +43,7 @@ class ModuleArgumentError(ValueError):
 
 def from_file(file: KernelFile) -> Subject:
     """Return the subject that a file of the registry is."""
-    source = KernelSource(factory=FACTORY, path=str(file.path.resolve()))
+    source = KernelSource(FACTORY, path=str(file.path.absolute()), sha256=file.sha256)
     return Subject(file.key, source, file.sha256, file.declaration, file.error)
 
 
@@ -58,16 +58,14 @@ def from_argument(argument: str) -> Subject:
     """
     origin, _, factory = argument.partition(":")
     if origin.endswith(".py"):
-        path = Path(origin).resolve()
+        path = Path(origin).absolute()
         if not path.is_file():
             raise ModuleArgumentError(f"--module: there is no file {origin}")
         file = read_file(path, path.parent)
-        if file.declaration is not None and not factory:
-            return Subject(
-                path.stem, KernelSource(FACTORY, path=str(path)), file.sha256, file.declaration
-            )
-        source = KernelSource(factory or FACTORY, path=str(path))
-        return Subject(path.stem, source, hashlib.sha256(path.read_bytes()).hexdigest())
+        source = KernelSource(factory or FACTORY, path=str(path), sha256=file.sha256)
+        if file.declares and not factory:
+            return Subject(path.stem, source, file.sha256, file.declaration, file.error)
+        return Subject(path.stem, source, file.sha256)
     if not all(part.isidentifier() for part in origin.split(".")):
         raise ModuleArgumentError(
             f"--module: '{origin}' is neither a .py file nor a module name (package.module)"

@@ -8,9 +8,15 @@ from pathlib import Path
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace `path` by `data` in one step, making its folder where it is missing.
 
+    A link is followed; what is no regular file (a pipe) is written to as it is.
+
     Raises:
         OSError: the folder can't be written, or the disk is full; `path` is as it was then.
     """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():  # a pipe, /dev/stdout: must not be replaced
+        path.write_bytes(data)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}-", dir=path.parent)
     try:

@@ -2,8 +2,8 @@
 
 A distribution is *exact* where every partial sum of every element of D is an fp32 number in any
 order of summation, also with the aligned and truncated block sums of tensor cores. D must then
-equal the reference rounded once, so a single wrong bit is an error. No distribution is constant
-or all zero.
+equal the reference rounded once: a single wrong bit is an error (but -0 counts as 0). No
+distribution is constant or all zero.
 """
 
 import math

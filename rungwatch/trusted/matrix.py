@@ -58,7 +58,7 @@ SITUATIONS: dict[str, Callable[[_Schedule, Declaration], bool]] = {
 # Which schedules of `_schedules` each depth uses.
 _CHECKER_SCHEDULES = {
     Depth.QUICK: ("over-ring",),
-    Depth.FULL: ("over-ring", "wide", "one-tile"),
+    Depth.FULL: ("over-ring", "wide", "one-tile", "uneven", "idle-units"),
 }
 _QUICK_SMALL: tuple[str, ...] = ("uneven",)
 _QUICK_LARGER: tuple[str, ...] = ("over-ring",)

@@ -77,7 +77,11 @@ def test_an_output_that_nobody_asked_for_does_not_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("how", "failure", "words"),
     [
-        (ended(Ending.DEADLINE, -9), Failure.DEADLINE, "deadline of 60 s, in stage run of normal"),
+        (
+            ended(Ending.DEADLINE, -9),
+            Failure.DEADLINE,
+            "ended from outside after 3 s, in stage run of normal",
+        ),
         (ended(Ending.MEMORY, -9), Failure.MEMORY_LIMIT, "2.0 GiB of memory, more than the 1.0"),
         (ended(exit_code=-11), Failure.WORKER_DIED, "signal SIGSEGV: last words"),
         (ended(exit_code=1), Failure.WORKER_DIED, "exit code 1: last words"),

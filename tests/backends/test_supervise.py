@@ -109,6 +109,39 @@ def test_children_do_not_outlive_the_worker(
     assert gone(child_of(tmp_path))
 
 
+def test_a_daemon_does_not_outlive_a_worker_that_ends_at_once(
+    tmp_path: Path, gone: Callable[[int], bool]
+) -> None:
+    daemon = f"""
+import os, time
+from pathlib import Path
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        Path({str(tmp_path)!r}, "daemon").write_text(str(os.getpid()))
+        time.sleep(600)
+    os._exit(0)
+while not (Path({str(tmp_path)!r}, "daemon").exists()):
+    time.sleep(0.01)
+"""
+    assert run(tmp_path, daemon).ending is Ending.EXITED
+    assert gone(int((tmp_path / "daemon").read_text()))
+
+
+def test_a_hang_before_the_main_stage_is_not_waited_for_as_long(tmp_path: Path) -> None:
+    limits = Limits(deadline_s=60.0, memory_bytes=2**30, main_stage="run", start_s=1.0)
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    ended = supervise(command, tmp_path, os.environ, limits)
+    assert ended.ending is Ending.DEADLINE
+    assert ended.seconds < 30
+    enter = "WorkerFiles(Path('.')).enter('run'); import time; time.sleep(2)"
+    code = (
+        f"from pathlib import Path; from rungwatch.backends.supervise import WorkerFiles; {enter}"
+    )
+    ended = supervise([sys.executable, "-c", code], tmp_path, os.environ, limits)
+    assert ended.ending is Ending.EXITED
+
+
 def test_cancelling_ends_the_worker(tmp_path: Path) -> None:
     cancel = threading.Event()
     timer = threading.Timer(0.5, cancel.set)

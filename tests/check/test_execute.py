@@ -2,16 +2,19 @@
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from rungwatch.backends.job import Failure, JobResult, Tool
+from rungwatch.backends.job import Failure, Job, JobResult, Tool
 from rungwatch.check.execute import execute
 from rungwatch.check.plan import AllRefusedError, Plan, Selection, plan_check
 from rungwatch.check.verdict_cache import VerdictCache
 from rungwatch.decide.verdict import Reason, Verdict
 from rungwatch.declare.problem import Shape
+from rungwatch.declare.protocol import Rule
+from rungwatch.declare.subject import Subject
 from rungwatch.record.model import Row
 from rungwatch.trusted.inputs import DISTRIBUTIONS
 
@@ -119,6 +122,31 @@ def test_a_backend_that_cannot_work_leaves_a_row_a_case() -> None:
     assert len(rows) == len(DISTRIBUTIONS) + 2
 
 
+def test_a_full_disk_is_said_of_the_case_and_the_rest_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    backend = FakeBackend()
+    original = backend.run
+
+    def fail_on_numerics(job: Job, *arguments: Any, **more: Any) -> JobResult:
+        if job.tool is Tool.NUMERICS:
+            raise OSError(28, "No space left on device")
+        return original(job, *arguments, **more)
+
+    monkeypatch.setattr(backend, "run", fail_on_numerics)
+    rows = run(plan_check([make_subject("one")], ONE_SHAPE), backend)
+    assert reasons(rows) == {Reason.BACKEND_UNAVAILABLE: len(DISTRIBUTIONS)}
+    assert "No space left" in rows[0].message
+    assert reasons(rows, "racecheck") == {Reason.OK: 1}
+
+
+def test_a_problem_too_large_for_memory_is_refused_before_it_is_made() -> None:
+    shape = Shape(128 * 10**4, 128 * 10**4, 64, 1)
+    selection = Selection(shape=shape, tools=(Tool.NUMERICS,))
+    rows = run(plan_check([make_subject("one")], selection), FakeBackend())
+    assert reasons(rows) == {Reason.MEMORY_LIMIT: len(DISTRIBUTIONS)}
+
+
 def test_an_error_in_the_tool_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = FakeBackend()
 
@@ -194,8 +222,31 @@ class TestCache:
             path.write_bytes(path.read_bytes()[:-20])
         assert not any(row.cached for row in run(plan, FakeBackend(), VerdictCache(tmp_path)))
 
+    def test_a_forged_entry_is_not_believed(self, tmp_path: Path) -> None:
+        plan = plan_check([make_subject("one")], ONE_SHAPE)
+        run(plan, FakeBackend(), VerdictCache(tmp_path))
+        for path in tmp_path.rglob("*.json"):
+            path.write_bytes(path.read_bytes().replace(b'"reason":"ok"', b'"reason":"numerics"'))
+        assert not any(row.cached for row in run(plan, FakeBackend(), VerdictCache(tmp_path)))
+
 
 class TestPlan:
+    def test_rules_that_leave_no_shape_are_invalid_not_absent(self) -> None:
+        declared = make_subject("never").declaration
+        assert declared is not None
+        rules = declared.rules.__class__(Rule(multiple_of=128, max=100), *[declared.rules.N] * 3)
+        plan = plan_check([make_subject("one"), make_subject("never", rules=rules)], Selection())
+        (row,) = plan.rows
+        assert (row.kernel, row.reason) == ("family/never", Reason.PROTOCOL)
+
+    def test_a_bare_factory_is_not_simulated_for_a_hopper_target(self) -> None:
+        bare = Subject("bare", make_subject("bare").source, None)
+        selection = Selection(shape=ONE_SHAPE.shape, target="sm_90a")
+        (row,) = plan_check([bare], selection).rows
+        assert row.reason is Reason.TARGET_NOT_SIMULATED
+        jobs = plan_check([bare], Selection(shape=ONE_SHAPE.shape)).jobs
+        assert {job.target for job in jobs} == {"sm_100a"}
+
     def test_a_shape_that_no_kernel_takes_is_refused_with_the_nearest(self) -> None:
         selection = Selection(shape=Shape(100, 128, 64, 4))
         with pytest.raises(AllRefusedError, match="Nearest valid: --shape 128x128x64 --sms 4"):

@@ -1,7 +1,10 @@
 """The command line as a user meets it: what it prints, what it writes, and its exit codes."""
 
 import json
+import os
 import re
+import signal
+import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -145,6 +148,8 @@ class TestExitCodes:
             (["check", "--module", "a.b", "--kernel", "step1"], "exclude each other"),
             (["check", "--kernels", "nowhere"], "no folder nowhere"),
             (["check", "--target", "sm_90a"], "builds for target sm_90a"),
+            (["check", "--json", "."], "is a directory"),
+            (["check", "--json", "a", "--junit", "a"], "name the same file"),
             (["check", "--nope"], "No such option"),
             (["nope"], "No such command"),
             (["list", "--kernels", "nowhere"], "no folder nowhere"),
@@ -156,8 +161,52 @@ class TestExitCodes:
         assert run(*words) == 2
         assert expected in " ".join(capsys.readouterr().err.split())
 
+    def test_a_reader_that_goes_away_does_not_change_the_verdict(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def gone(*_arguments: object) -> None:
+            raise SystemExit(1)  # what rich does when standard output is closed
+
+        monkeypatch.setattr("rungwatch.cli.check.terminal.render", gone)
+        monkeypatch.setattr("rungwatch.cli.check.os.dup2", lambda *_files: None)
+        assert run("check", "--only", "synccheck") == 0
+
+    def test_list_into_a_closed_pipe_is_no_rejection(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def gone(*_arguments: object) -> None:
+            raise SystemExit(1)
+
+        monkeypatch.setattr("rungwatch.cli.list_kernels._print_table", gone)
+        assert run("list") == 4
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+    def test_signals_end_a_check_as_interrupted(
+        self, run: Run, backend: FakeBackend, number: signal.Signals
+    ) -> None:
+        def send(*_args: object, **_more: object) -> None:
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+
+        backend.run = send  # type: ignore[method-assign, assignment]
+        before = [signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)]
+        try:
+            assert run("check", "--only", "synccheck", "--kernel", "step1") == 130
+        finally:
+            for name, handler in zip((signal.SIGTERM, signal.SIGHUP), before, strict=True):
+                signal.signal(name, handler)
+
 
 class TestBadKernelFiles:
+    def test_a_broken_declaration_is_not_taken_for_a_bare_factory(
+        self, run: Run, project: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = project / "step7.py"
+        file.write_text(file.read_text().replace("ring_depth", "ring_depht"))
+        words = ("check", "--module", str(file), "--shape", "128x128x64")
+        assert run(*words) == 4
+        assert "ring_dep" in capsys.readouterr().out
+
     def test_a_syntax_error_is_one_invalid_row_and_the_rest_run(
         self, run: Run, project: Path, tmp_path: Path
     ) -> None:

@@ -85,6 +85,38 @@ def test_an_unknown_field_is_refused(tmp_path: Path) -> None:
     assert "KERNEL" in error_of(discover(tmp_path), "family/a")
 
 
+@pytest.mark.parametrize(
+    "extra",
+    ['KERNEL = {**KERNEL, "targets": []}', "KERNEL = dict(KERNEL, step=2)", "PROTOCOL = int(1)"],
+)
+def test_a_name_that_is_bound_again_does_not_keep_its_old_value(tmp_path: Path, extra: str) -> None:
+    write(tmp_path, "a.py", extra=extra)
+    assert "or not as plain data" in error_of(discover(tmp_path), "family/a")
+
+
+@pytest.mark.parametrize("name", ["", "../../x", "a/b", "red\x1b[31m", "two\nlines", "x" * 65])
+def test_a_name_that_could_not_be_a_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "a.py", name=name.encode("unicode_escape").decode())
+    assert "KERNEL" in error_of(discover(tmp_path), "family/a")
+
+
+def test_folders_behind_links_are_guarded_too_and_loops_end(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    write(outside, "a.py", name="linked")
+    root = tmp_path / "kernels"
+    root.mkdir()
+    (root / "link").symlink_to(outside / "family")
+    (root / "loop").symlink_to(root)
+    assert [file.key for file in discover(root)] == ["link/linked"]
+
+
+def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
+    write(tmp_path, "a.py")
+    (tmp_path / "family" / "gone.py").symlink_to(tmp_path / "nowhere")
+    assert "No such file" in error_of(discover(tmp_path), "family/gone")
+
+
 def test_a_name_is_given_once(tmp_path: Path) -> None:
     write(tmp_path, "a.py", name="same")
     write(tmp_path, "b.py", name="same")

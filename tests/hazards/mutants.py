@@ -1,8 +1,8 @@
 """The mutants: what goes wrong in kernels like these, each as a small edit of a right one.
 
-One table. `seen` is measured, never guessed: the tools that refuse the mutant on its shape, the
-cheapest first, each with words of its answer. A mutant that no tool sees stays in the table with
-an empty `seen`, so that a simulator that learns to see it is noticed.
+One table. `seen` is measured, never guessed: the tools that refuse the mutant on its shape, each
+with words of its answer. A mutant that no tool sees stays in the table with an empty `seen`, so
+that a simulator that learns to see it is noticed.
 """
 
 from collections.abc import Mapping
@@ -30,9 +30,17 @@ class Mutant:
     edits: tuple[tuple[str, str], ...]
     shape: Shape
     seen: Mapping[Tool, str] = field(default_factory=dict)
-    distribution: str = "normal"
     published: bool = False
     left_to: str = ""
+
+    @property
+    def cheapest(self) -> Tool:
+        """Return the tool that refuses the mutant in the least time.
+
+        A checker's code is compiled in half the time of numerics', and no checker has the edge
+        over the other (measured).
+        """
+        return next(tool for tool in (SYNCCHECK, RACECHECK, NUMERICS) if tool in self.seen)
 
     def source(self) -> str:
         """Return the kernel's source with the fault in it.
@@ -60,6 +68,16 @@ _STEP7 = Shape(384, 128, 320, 2)
 _STEP8 = Shape(768, 256, 576, 4)
 _STEP9 = Shape(1536, 256, 576, 4)
 
+
+def _checkers(words: str) -> dict[Tool, str]:
+    return {SYNCCHECK: words, RACECHECK: words}
+
+
+_DEADLOCK = {NUMERICS: "executor deadlock"} | _checkers("error: deadlock")
+_RACE = {RACECHECK: "error: data_race"}
+_WRONG = {NUMERICS: "elements are wrong"}
+_UNWRITTEN = {NUMERICS: "were never written"}
+
 _FENCE = "T.ptx.fence.proxy.async_.shared__cta()\n"
 _MMA_FENCE = f"fences its own stores.\n            {_FENCE}"
 
@@ -82,13 +100,6 @@ _CTA_BARRIER_AFTER_INIT = (
     ),
 )
 
-_CTA_BARRIER_AT_THE_END = (
-    (
-        "one warp frees TMEM ----\n        T.cuda.cluster_sync()",
-        "one warp frees TMEM ----\n        T.cuda.cta_sync()",
-    ),
-)
-
 MUTANTS: tuple[Mutant, ...] = (
     # ---- what the published listings have ----
     Mutant(
@@ -97,6 +108,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step1",
         ((f"fences its own stores first.\n        {_FENCE}", "\n"),),
         _STEP1,
+        seen=_RACE,
         published=True,
     ),
     Mutant(
@@ -105,6 +117,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step2",
         ((_MMA_FENCE, "\n"),),
         _STEP2,
+        seen=_RACE,
         published=True,
     ),
     Mutant(
@@ -113,6 +126,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step3",
         ((_MMA_FENCE, "\n"),),
         _STEP3,
+        seen=_RACE,
         published=True,
     ),
     Mutant(
@@ -121,6 +135,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step4",
         (("T.cuda.cta_sync()\n            phase = phase ^ 1", "phase = phase ^ 1"),),
         _STEP4,
+        seen={NUMERICS: "executor deadlock", SYNCCHECK: "error: fixed_sync_protocol_error"},
         published=True,
     ),
     Mutant(
@@ -129,6 +144,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step5",
         (("(0, mma_phase)\n            T.cuda.cta_sync()\n", "(0, mma_phase)\n"),),
         _STEP5,
+        seen={NUMERICS: "executor deadlock"}
+        | _checkers("error: completion_source_operation_failed"),
         published=True,
     ),
     Mutant(
@@ -137,6 +154,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step6",
         (("(0, mma_phase)\n                T.cuda.cta_sync()\n", "(0, mma_phase)\n"),),
         _STEP6,
+        seen={NUMERICS: "executor deadlock"}
+        | _checkers("error: completion_source_operation_failed"),
         published=True,
     ),
     Mutant(
@@ -145,6 +164,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         _free_in_every_warpgroup(1),
         _STEP7,
+        seen={NUMERICS: "tcgen_deallocation_mismatch"}
+        | _checkers("error: tcgen_deallocation_mismatch"),
         published=True,
     ),
     Mutant(
@@ -153,6 +174,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step8",
         _free_in_every_warpgroup(2),
         _STEP8,
+        seen={NUMERICS: "participant contract changed"}
+        | _checkers("error: synchronization_contract_mismatch"),
         published=True,
     ),
     Mutant(
@@ -161,6 +184,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step9",
         _free_in_every_warpgroup(2),
         _STEP9,
+        seen={NUMERICS: "participant contract changed"}
+        | _checkers("error: synchronization_contract_mismatch"),
         published=True,
     ),
     Mutant(
@@ -169,6 +194,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step8",
         _CTA_BARRIER_AFTER_INIT,
         _STEP8,
+        seen=_checkers("error: mbarrier_init_not_happens_before_use"),
         published=True,
     ),
     Mutant(
@@ -177,6 +203,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step9",
         _CTA_BARRIER_AFTER_INIT,
         _STEP9,
+        seen=_checkers("error: mbarrier_init_not_happens_before_use"),
         published=True,
     ),
     # ---- phases ----
@@ -191,6 +218,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        seen=_DEADLOCK,
     ),
     Mutant(
         "step7-issuer-phase-1",
@@ -203,6 +231,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        seen=_DEADLOCK,
     ),
     Mutant(
         "step7-tmem-free-phase-0",
@@ -210,6 +239,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("tmem_free = PipelineState(1, phase=1)", "tmem_free = PipelineState(1, phase=0)"),),
         _STEP7,
+        seen=_DEADLOCK,
     ),
     Mutant(
         "step7-writeback-phase-1",
@@ -217,6 +247,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("acc_full = PipelineState(1, phase=0)", "acc_full = PipelineState(1, phase=1)"),),
         _STEP7,
+        seen=_DEADLOCK,
     ),
     Mutant(
         "step9-producer-phase-0",
@@ -229,6 +260,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP9,
+        seen=_DEADLOCK,
     ),
     # ---- barriers: who takes part ----
     Mutant(
@@ -242,6 +274,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        seen=_DEADLOCK,
     ),
     Mutant(
         "step9-one-named-barrier",
@@ -249,6 +282,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "step9",
         (("T.meta_var(WRITEBACK_BARRIER + wg_id)", "T.meta_var(WRITEBACK_BARRIER)"),),
         _STEP9,
+        seen={
+            NUMERICS: "executor deadlock",
+            SYNCCHECK: "error: deadlock",
+            RACECHECK: "error: data_race",
+        },
     ),
     Mutant(
         "step8-ld2mma-128",
@@ -256,6 +294,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step8",
         (("ld2mma.init(WG_THREADS * CTA_GROUP)", "ld2mma.init(WG_THREADS)"),),
         _STEP8,
+        seen={NUMERICS: "executor deadlock"}
+        | _checkers("error: mbarrier_prior_generation_not_consumed"),
     ),
     Mutant(
         "step9-ld2mma-128",
@@ -263,6 +303,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step9",
         (("ld2mma.init(WG_THREADS * CTA_GROUP)", "ld2mma.init(WG_THREADS)"),),
         _STEP9,
+        seen={NUMERICS: "executor deadlock"}
+        | _checkers("error: mbarrier_prior_generation_not_consumed"),
     ),
     Mutant(
         "step8-ld2mma-local",
@@ -270,6 +312,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step8",
         (("ld2mma.arrive(0, remote=0)", "ld2mma.arrive(0)"),),
         _STEP8,
+        seen=_DEADLOCK,
     ),
     Mutant(
         "step9-one-consumer-frees-a-stage",
@@ -277,6 +320,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step9",
         (("mma2tma.init(CONSUMERS)", "mma2tma.init(1)"),),
         _STEP9,
+        seen={NUMERICS: "executor deadlock"}
+        | _checkers("error: mbarrier_arrive_before_consumption"),
     ),
     Mutant(
         "step8-cta-mask-1",
@@ -284,6 +329,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step8",
         (("CTA_MASK = 3", "CTA_MASK = 1"),),
         _STEP8,
+        seen=_DEADLOCK,
     ),
     Mutant(
         "step7-expect-too-few-bytes",
@@ -291,6 +337,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("tma2mma.arrive(stage, STAGE_BYTES)", "tma2mma.arrive(stage, STAGE_BYTES // 2)"),),
         _STEP7,
+        seen={NUMERICS: "completed 32768 transactions, expected 16384"}
+        | _checkers("error: mbarrier_completion_after_generation_complete"),
     ),
     Mutant(
         "step7-expect-too-many-bytes",
@@ -298,6 +346,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("tma2mma.arrive(stage, STAGE_BYTES)", "tma2mma.arrive(stage, STAGE_BYTES * 2)"),),
         _STEP7,
+        seen=_DEADLOCK,
     ),
     Mutant(
         "step8-expect-own-bytes",
@@ -310,6 +359,11 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP8,
+        seen={
+            NUMERICS: "completed 65536 transactions, expected 32768",
+            SYNCCHECK: "error: mbarrier_transaction_over_delivery",
+            RACECHECK: "error: data_race",
+        },
     ),
     # ---- signals that come too early, or mean nothing ----
     Mutant(
@@ -324,6 +378,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        seen=_RACE,
     ),
     Mutant(
         "step8-early-ld2mma",
@@ -331,6 +386,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step8",
         (("if chunk == MMA_N // CHUNK_N - 1:", "if chunk == 0:"),),
         _STEP8,
+        seen={NUMERICS: "elements are wrong", RACECHECK: "error: data_race"},
     ),
     Mutant(
         "step7-commit-before-mma",
@@ -345,6 +401,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        seen=_RACE,
     ),
     Mutant(
         "step7-plain-arrive-frees-a-stage",
@@ -352,6 +409,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("mma2tma = TCGen05Bar(pool, PIPE_DEPTH)", "mma2tma = MBarrier(pool, PIPE_DEPTH)"),),
         _STEP7,
+        seen=_RACE,
     ),
     Mutant(
         "step7-plain-arrive-ends-a-tile",
@@ -359,6 +417,30 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("mma2ld = TCGen05Bar(pool, 1)", "mma2ld = MBarrier(pool, 1)"),),
         _STEP7,
+        left_to="review: only a commit says that an MMA is done",
+    ),
+    Mutant(
+        "step1-plain-arrive",
+        "a plain arrive, not a tcgen05 commit, says that the MMA is done",
+        "step1",
+        (
+            ("mma_done = TCGen05Bar(pool, 1)", "mma_done = MBarrier(pool, 1)"),
+            ("import TCGen05Bar", "import MBarrier"),
+        ),
+        _STEP1,
+        seen=_RACE,
+    ),
+    Mutant(
+        "step1-no-wait",
+        "nobody waits for the MMA",
+        "step1",
+        (("        mma_done.wait(0, 0)\n", ""),),
+        _STEP1,
+        seen={
+            NUMERICS: "elements are wrong",
+            SYNCCHECK: "review: uninitialized_read",
+            RACECHECK: "error: data_race",
+        },
     ),
     # ---- the D staging ----
     Mutant(
@@ -372,6 +454,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP6,
+        seen=_RACE,
     ),
     Mutant(
         "step7-no-wait-group",
@@ -386,6 +469,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        seen=_RACE,
     ),
     Mutant(
         "step9-wait-group-1",
@@ -393,6 +477,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step9",
         (("bulk.wait_group.read(0)", "bulk.wait_group.read(1)"),),
         _STEP9,
+        seen=_RACE,
     ),
     Mutant(
         "step7-no-last-wait-group",
@@ -407,6 +492,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        left_to="review: each CTA waits for its last bulk store",
     ),
     Mutant(
         "step4-no-store-fence",
@@ -414,6 +500,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step4",
         ((f"so the writers fence first ----\n        {_FENCE}", "\n"),),
         _STEP4,
+        seen=_RACE,
     ),
     Mutant(
         "step7-no-store-fence",
@@ -421,6 +508,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         ((f"fences its own stores.\n                {_FENCE}", "\n"),),
         _STEP7,
+        seen=_RACE,
     ),
     Mutant(
         "step7-no-first-warpgroup-sync",
@@ -433,6 +521,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        seen=_RACE,
     ),
     Mutant(
         "step7-no-second-warpgroup-sync",
@@ -440,11 +529,17 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (
             (
-                "                T.cuda.warpgroup_sync(WRITEBACK_BARRIER)\n                if warp_id",
+                "                T.cuda.warpgroup_sync(WRITEBACK_BARRIER)\n"
+                "                if warp_id",
                 "                if warp_id",
             ),
         ),
         _STEP7,
+        seen={
+            NUMERICS: "elements are wrong",
+            SYNCCHECK: "review: uninitialized_read",
+            RACECHECK: "error: data_race",
+        },
     ),
     # ---- the sum over k ----
     Mutant(
@@ -453,6 +548,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step1",
         (("accum=False", "accum=True"),),
         _STEP1,
+        seen=_checkers("review: uninitialized_read"),
     ),
     Mutant(
         "step7-accumulate-first",
@@ -460,6 +556,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("accum=k_tile > 0", "accum=True"),),
         _STEP7,
+        seen={NUMERICS: "elements are wrong"} | _checkers("review: uninitialized_read"),
     ),
     Mutant(
         "step2-overwrite-always",
@@ -467,6 +564,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step2",
         (("accum=k_tile > 0", "accum=False"),),
         _STEP2,
+        seen=_WRONG,
     ),
     Mutant(
         "step7-last-k-dropped",
@@ -474,6 +572,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("K_TILES = K // BLK_K", "K_TILES = K // BLK_K - 1"),),
         _STEP7,
+        seen=_WRONG,
     ),
     Mutant(
         "step7-a-from-first-k",
@@ -481,6 +580,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("A[m : m + BLK_M, k : k + BLK_K]", "A[m : m + BLK_M, 0:BLK_K]"),),
         _STEP7,
+        seen=_WRONG,
     ),
     Mutant(
         "step7-b-from-first-k",
@@ -488,6 +588,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("B[n : n + BLK_N, k : k + BLK_K]", "B[n : n + BLK_N, 0:BLK_K]"),),
         _STEP7,
+        seen=_WRONG,
     ),
     # ---- the schedule ----
     Mutant(
@@ -496,6 +597,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step8",
         (("num_clusters=sm_count // CTA_GROUP", "num_clusters=sm_count"),),
         _STEP8,
+        seen=_UNWRITTEN,
     ),
     Mutant(
         "step7-swapped-coordinates",
@@ -506,6 +608,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ("n = T.meta_var(tiles.n_idx * BLK_N)", "n = T.meta_var(tiles.m_idx * BLK_N)"),
         ),
         _STEP7,
+        seen=_UNWRITTEN,
     ),
     Mutant(
         "step8-same-half-of-b",
@@ -513,29 +616,21 @@ MUTANTS: tuple[Mutant, ...] = (
         "step8",
         (("T.meta_var(n + rank * BLK_N)", "T.meta_var(n)"),),
         _STEP8,
+        seen=_WRONG,
     ),
     # ---- the end of a cluster ----
     Mutant(
         "step8-cta-barrier-at-the-end",
         "CTA 0 may leave before its peer's last signal has reached it",
         "step8",
-        _CTA_BARRIER_AT_THE_END,
-        _STEP8,
-    ),
-    Mutant(
-        "step8-leaves-early",
-        "the same, and CTA 1 does not stay for the commits that still come to its barriers",
-        "step8",
         (
-            *_CTA_BARRIER_AT_THE_END,
             (
-                "                    for _ in T.serial(PIPE_DEPTH):\n"
-                "                        mma2tma.wait(ring.stage, ring.phase)\n"
-                "                        ring.advance()\n",
-                "",
+                "one warp frees TMEM ----\n        T.cuda.cluster_sync()",
+                "one warp frees TMEM ----\n        T.cuda.cta_sync()",
             ),
         ),
         _STEP8,
+        left_to="review: a cluster barrier is the last thing that a CTA of a cluster does",
     ),
     # ---- TMEM ----
     Mutant(
@@ -550,6 +645,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
+        left_to="review: a tcgen05 fence before and after each hand-over of TMEM",
     ),
     Mutant(
         "step3-128-tmem-columns",
@@ -557,6 +653,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step3",
         (("TMEM_COLS = 512", "TMEM_COLS = 128"),),
         _STEP3,
+        left_to="review: TMEMPool numbers columns from 0, so a CTA allocates all 512",
     ),
     Mutant(
         "step7-no-wait-ld",
@@ -564,5 +661,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("                T.ptx.tcgen05.wait__ld.sync.aligned()\n", ""),),
         _STEP7,
+        seen={RACECHECK: "review: tmem_lifetime_review"},
     ),
 )

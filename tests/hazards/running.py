@@ -5,7 +5,7 @@ from pathlib import Path
 from rungwatch.backends.job import Tool
 from rungwatch.backends.simulator.backend import SimulatorBackend
 from rungwatch.check.execute import Progress, execute
-from rungwatch.check.plan import Plan, Selection, plan_check
+from rungwatch.check.plan import CHECKER_DISTRIBUTION, Plan, Selection, plan_check
 from rungwatch.declare.registry import read_file
 from rungwatch.declare.subject import from_file
 from rungwatch.record.model import Row
@@ -16,9 +16,9 @@ _SILENT = Progress(lambda planned: None, lambda planned, rows: None)
 
 
 def plan(path: Path, mutant: Mutant, tool: Tool) -> Plan:
-    """Return the plan of one row: `tool` on the kernel file `path` and the mutant's problem."""
+    """Return the plan of one row: `tool` on the kernel file `path` and the mutant's shape."""
     subject = from_file(read_file(path, path.parent))
-    selection = Selection(shape=mutant.shape, distributions=(mutant.distribution,), tools=(tool,))
+    selection = Selection(shape=mutant.shape, distributions=(CHECKER_DISTRIBUTION,), tools=(tool,))
     return plan_check([subject], selection)
 
 

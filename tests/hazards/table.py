@@ -1,4 +1,4 @@
-"""The measured table of docs/what-sees-what.md: print it with `python -m tests.hazards.table`."""
+"""The measured tables of docs/what-sees-what.md: `python -m tests.hazards.table` prints them."""
 
 from collections.abc import Iterable
 
@@ -11,21 +11,37 @@ _NOT_SEEN = "-"
 
 def what_sees_what(mutants: Iterable[Mutant]) -> str:
     """Return a Markdown table, a row a mutant: which tool refuses it, and with which words."""
-    head = ["Mutant", "What is wrong", *(str(tool) for tool in Tool)]
-    rows = [
-        [f"`{mutant.name}`", mutant.what, *(_cell(mutant, tool) for tool in Tool)]
-        for mutant in mutants
-    ]
+    return _table(
+        ["Mutant", "What is wrong", *Tool],
+        [
+            [f"`{mutant.name}`", mutant.what, *(_cell(mutant, tool) for tool in Tool)]
+            for mutant in mutants
+        ],
+    )
+
+
+def unseen(mutants: Iterable[Mutant]) -> str:
+    """Return a Markdown table of the mutants that no tool refuses."""
+    return _table(
+        ["Mutant", "What is wrong", "Left to"],
+        [
+            [f"`{mutant.name}`", mutant.what, mutant.left_to]
+            for mutant in mutants
+            if not mutant.seen
+        ],
+    )
+
+
+def _cell(mutant: Mutant, tool: Tool) -> str:
+    return f"`{mutant.seen[tool]}`" if tool in mutant.seen else _NOT_SEEN
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _cell(mutant: Mutant, tool: Tool) -> str:
-    words = mutant.seen.get(tool)
-    return f"`{words}`" if words is not None else _NOT_SEEN
-
-
 if __name__ == "__main__":
-    print(what_sees_what(mutant for mutant in MUTANTS if mutant.published))
-    print()
-    print(what_sees_what(mutant for mutant in MUTANTS if not mutant.published))
+    print(what_sees_what(mutant for mutant in MUTANTS if mutant.published), end="\n\n")
+    print(what_sees_what(mutant for mutant in MUTANTS if not mutant.published), end="\n\n")
+    print(unseen(MUTANTS))

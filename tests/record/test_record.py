@@ -1,6 +1,7 @@
 """The record: written whole, read strictly, and enough to decide again from it alone."""
 
 import importlib.resources
+import os
 import threading
 from pathlib import Path
 
@@ -98,6 +99,19 @@ class TestWriteAtomically:
             write_atomically(path, b"new")
         assert path.read_bytes() == b"old"
         assert list(tmp_path.iterdir()) == [path]
+
+    def test_a_link_is_followed_and_a_pipe_is_not_replaced(self, tmp_path: Path) -> None:
+        (tmp_path / "real").write_bytes(b"old")
+        (tmp_path / "link").symlink_to(tmp_path / "real")
+        write_atomically(tmp_path / "link", b"new")
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "real").read_bytes() == b"new"
+        os.mkfifo(tmp_path / "pipe")
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        write_atomically(tmp_path / "pipe", b"through")
+        assert os.read(reader, 100) == b"through"
+        os.close(reader)
+        assert (tmp_path / "pipe").is_fifo()
 
     def test_writers_at_once_never_mix(self, tmp_path: Path) -> None:
         path = tmp_path / "deep" / "file"

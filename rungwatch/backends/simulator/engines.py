@@ -5,6 +5,8 @@ in a worker on a kernel that does almost nothing. The simulator's own file locks
 process wait for the first; a build that is killed leaves cargo's folder, which the next resumes.
 """
 
+import contextlib
+import os
 import tempfile
 import threading
 import time
@@ -52,11 +54,24 @@ class Engines:
             BackendUnavailableError: something is missing, or the build failed.
         """
         toolchain = find_toolchain()
+        self._require_writable()
         self._prune_once(toolchain)
         with self._locks[tool]:
             if not self.ready(tool, toolchain):
                 self._build(tool, toolchain, cancel)
         return toolchain
+
+    def _require_writable(self) -> None:
+        root = self._cache.root
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            writable = os.access(root, os.W_OK)
+        except OSError:
+            writable = False
+        if not writable:
+            raise BackendUnavailableError(
+                f"the cache folder {root} can't be written: set RUNGWATCH_CACHE_DIR to one that can"
+            )
 
     def ensure_all(self, tools: Iterable[Tool] = tuple(Tool)) -> None:
         """Build the engines of `tools`, two at a time: cargo alone leaves a core idle.
@@ -115,7 +130,8 @@ class Engines:
             if (numsim / "dependencies" / engine / "manifest.json").is_file() and (
                 numsim / "cargo-target" / engine / "release" / "deps"
             ).is_dir():
-                stamp.touch()
+                with contextlib.suppress(OSError):  # a cache that can only be read still serves
+                    stamp.touch()
                 return engine
         return None
 

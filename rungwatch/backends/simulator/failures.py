@@ -24,7 +24,9 @@ class JobError(Exception):
 
     def __init__(self, failure: Failure, stage: Stage, message: str) -> None:
         super().__init__(message)
-        self.failure = JobFailure(failure, stage, shorten(message))
+        # A lone surrogate is fine in a Python string and in nothing that is written.
+        printable = message.encode("utf-8", "backslashreplace").decode()
+        self.failure = JobFailure(failure, stage, shorten(printable))
 
 
 def shorten(text: str, longest: int = _LONGEST) -> str:

@@ -7,9 +7,8 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
-import site
+import linecache
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 
 from rungwatch.backends.job import Failure, KernelSource, Stage
 from rungwatch.backends.simulator.failures import JobError, describe
+from rungwatch.backends.simulator.outside import OutsideWatch
 from rungwatch.declare.problem import Shape
 from rungwatch.trusted.buffers import extents
 
@@ -42,15 +42,20 @@ def build_kernel(source: KernelSource, shape: Shape, enter: Callable[[Stage], No
     Raises:
         JobError: the file or its factory failed, or what it gave is not a GEMM's PrimFunc.
     """
+    import tvm  # noqa: F401  # before the watch: what the toolchain itself reads is in the key
+
+    watch = OutsideWatch(Path(source.path)) if source.path is not None else None
+    if watch is not None:
+        watch.start()
     enter(Stage.LOAD)
-    loaded_before = set(sys.modules)
     module = _guarded(Failure.KERNEL_LOAD, Stage.LOAD, source, lambda: _load(source))
     factory = _factory(module, source)
     enter(Stage.BUILD)
     func = _guarded(Failure.KERNEL_BUILD, Stage.BUILD, source, lambda: factory(shape))
-    buffers = _buffer_names(func, shape)
-    brought_in = [sys.modules[name] for name in set(sys.modules) - loaded_before]
-    return Kernel(func, buffers, _is_self_contained(brought_in, module, source))
+    if watch is not None:
+        watch.stop()
+    self_contained = watch is not None and watch.touched is None
+    return Kernel(func, _buffer_names(func, shape), self_contained)
 
 
 def _guarded[T](failure: Failure, stage: Stage, source: KernelSource, run: Callable[[], T]) -> T:
@@ -72,15 +77,22 @@ def _load(source: KernelSource) -> ModuleType:
         return importlib.import_module(source.module)
     if source.path is None:
         raise ValueError("a kernel source needs a path or a module")
+    path = Path(source.path)
+    data = path.read_bytes()
+    if source.sha256 is not None and hashlib.sha256(data).hexdigest() != source.sha256:
+        raise JobError(Failure.KERNEL_LOAD, Stage.LOAD, f"{path.name} changed during the run")
     # A name of its own: another `kernels` package may be installed, and base and head of one
     # file must never be taken for each other.
-    name = f"_rungwatch_kernel_{hashlib.sha256(source.path.encode()).hexdigest()[:12]}"
-    spec = importlib.util.spec_from_file_location(name, source.path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{Path(source.path).name} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and TVMScript look a function's module up there
-    spec.loader.exec_module(module)
+    module = ModuleType(
+        f"_rungwatch_kernel_{hashlib.sha256(source.path.encode()).hexdigest()[:12]}"
+    )
+    module.__file__ = source.path
+    sys.modules[module.__name__] = module  # dataclasses and TVMScript look a module up there
+    # TVMScript reads a function's source again, by its file's name: give it these bytes, the
+    # ones that were hashed, whatever becomes of the file. No .pyc takes part either.
+    text = importlib.util.decode_source(data)
+    linecache.cache[source.path] = (len(text), None, text.splitlines(keepends=True), source.path)
+    exec(compile(data, source.path, "exec"), module.__dict__)
     return module
 
 
@@ -191,26 +203,3 @@ def _file_of(source: KernelSource) -> str | None:
     except BaseException:  # finding a submodule imports its package: foreign code again
         return None
     return spec.origin if spec is not None else None
-
-
-def _is_self_contained(
-    brought_in: list[ModuleType], kernel: ModuleType, source: KernelSource
-) -> bool:
-    """Say whether `brought_in` is the kernel's file and installed packages other than its own."""
-    kernel_file = getattr(kernel, "__file__", None)
-    package = f"{source.module.partition('.')[0]}." if source.module else None
-    installed = _installed_roots()
-    for module in brought_in:
-        file = getattr(module, "__file__", None)
-        if file is None or file == kernel_file:
-            continue
-        its_own = package is not None and f"{module.__name__}.".startswith(package)
-        if its_own or not any(Path(file).is_relative_to(root) for root in installed):
-            return False
-    return True
-
-
-def _installed_roots() -> set[Path]:
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = [sysconfig.get_path(name) for name in names] + site.getsitepackages()
-    return {Path(folder) for folder in folders} | {Path(folder).resolve() for folder in folders}

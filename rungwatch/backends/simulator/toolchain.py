@@ -119,9 +119,13 @@ def worker_environment(
     """Return the whole environment of a worker whose temporary files go to `temporary`."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     root = Path(rungwatch.__file__).parents[1]
+    # The worker runs in another folder, where a relative path would mean something else.
+    inherited = environment.pop("PYTHONPATH", "").split(os.pathsep)
+    folders = [str(Path(folder).absolute()) for folder in inherited if folder]
     if root != Path(sysconfig.get_path("purelib")):  # run from a checkout, not installed
-        inherited = environment.get("PYTHONPATH")
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(root), inherited)))
+        folders.insert(0, str(root))
+    if folders:
+        environment["PYTHONPATH"] = os.pathsep.join(folders)
     return environment | {
         "PATH": _path(toolchain),
         "TMPDIR": str(temporary),
