@@ -7,7 +7,7 @@ from rungwatch.backends.job import Job, Tool
 from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem, Shape
 from rungwatch.declare.subject import Subject
-from rungwatch.record.model import Row
+from rungwatch.record.model import CheckName, Row
 from rungwatch.trusted import inputs, matrix
 from rungwatch.trusted.matrix import Depth
 
@@ -131,14 +131,14 @@ def _known_without_running(subject: Subject, selection: Selection) -> tuple[Row 
     return None, simulated[0]
 
 
-def settled_row(subject: Subject, reason: Reason, message: str) -> Row:
-    """Return the one row of a subject of which no case was reached."""
+def settled_row(subject: Subject, reason: Reason, message: str, check: CheckName = "load") -> Row:
+    """Return a row about a subject as a whole, for which no case had to be run."""
     return Row(
-        id=f"{subject.name}-load",
+        id=f"{subject.name}-{check}",
         kernel=subject.key,
         target=None,
         problem=None,
-        check="load",
+        check=check,
         verdict=verdict_of(reason),
         reason=reason,
         message=message,

@@ -20,6 +20,7 @@ from rungwatch.cache import cache_dir
 from rungwatch.check.execute import NoBackend, Progress, execute
 from rungwatch.check.plan import AllRefusedError, Plan, Selection, plan_check
 from rungwatch.check.self_check import failing_self_checks
+from rungwatch.check.source_check import source_rows
 from rungwatch.check.verdict_cache import VerdictCache
 from rungwatch.cli.options import debug_option, kernels_option, kernels_root
 from rungwatch.cli.progress import CheckProgress
@@ -111,7 +112,8 @@ def check(
     r"""Run kernels in the CPU simulator and say whether they are right.
 
     Every case compares D with a NumPy reference element by element, on inputs of several
-    distributions; synccheck looks for deadlocks and barrier errors, racecheck for data races.
+    distributions; synccheck looks for deadlocks and barrier errors, racecheck for data races;
+    the source is read for what the simulator does not model.
     What passed before and did not change is taken from a cache and marked so.
 
     The first run builds the simulator's engines (minutes, once). They and the verdicts are kept
@@ -145,7 +147,10 @@ def check(
         plan = plan_check(subjects, selection)
     except AllRefusedError as error:
         raise click.UsageError(f"no chosen kernel takes this shape:\n{error}") from None
-    rows = [*failing_self_checks(), *_run(plan, backend_name, use_cache=not no_cache, jobs=jobs)]
+    rows = failing_self_checks()
+    if not tools and not distributions:
+        rows += source_rows(dict.fromkeys(job.subject for job in plan.jobs))
+    rows += _run(plan, backend_name, use_cache=not no_cache, jobs=jobs)
     verdict, reason = decide_run(row.reason for row in rows)
     record = model.Record(
         run=model.Run(

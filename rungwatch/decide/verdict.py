@@ -32,6 +32,7 @@ class Reason(StrEnum):
     EXECUTION = "execution"
     SYNCCHECK = "synccheck"
     RACECHECK = "racecheck"
+    SOURCE_RULE = "source-rule"
     # INVALID: nothing was learnt about the kernel.
     KERNEL_LOAD = "kernel-load"
     KERNEL_BUILD = "kernel-build"
@@ -101,6 +102,11 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         Verdict.FAIL,
         "racecheck did not find memory accesses clean (error, review or incomplete)",
         "read the pair of accesses: what orders the second after the first?",
+    ),
+    Reason.SOURCE_RULE: Explanation(
+        Verdict.FAIL,
+        "a line of the kernel breaks a rule of the hardware that the simulator does not model",
+        "read the line that is named, and docs/what-sees-what.md for the rule",
     ),
     Reason.KERNEL_LOAD: Explanation(
         Verdict.INVALID, "the kernel's file cannot be imported", "fix the error that is shown"

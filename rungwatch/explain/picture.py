@@ -15,13 +15,12 @@ from rungwatch.decide.verdict import Verdict
 from rungwatch.explain.tilemap import tile_counts
 from rungwatch.explain.words import GOOD, VERDICT_ORDER, counts, label, one_line, percent
 from rungwatch.record.files import write_atomically
-from rungwatch.record.model import Record, Row
+from rungwatch.record.model import CHECKS, Record, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_CHECKS = ("load", "numerics", "synccheck", "racecheck")
 _DPI = 120
 _MAX_INCHES = 40.0
 _NAMED_TILES = 40  # more tiles on an axis than this are not outlined one by one
@@ -230,7 +229,7 @@ def _overview(record: Record) -> "Figure":
 def _columns(record: Record) -> list[tuple[str, str]]:
     """Return (check, problem) for each column: checks in order, problems as first met."""
     met = dict.fromkeys(_column(row) for row in record.rows)
-    return sorted(met, key=lambda column: _CHECKS.index(column[0]))
+    return sorted(met, key=lambda column: CHECKS.index(column[0]))
 
 
 def _column(row: Row) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rungwatch.backends.job import Tool
 from rungwatch.decide.exit_code import exit_code_of
 from rungwatch.decide.verdict import EXPLANATIONS, Reason, Verdict
 from rungwatch.explain.details import details
@@ -27,9 +28,8 @@ from rungwatch.explain.words import (
     one_line,
     plural,
 )
-from rungwatch.record.model import Record, Row
+from rungwatch.record.model import CHECKS, Record, Row
 
-_CHECKS = ("load", "numerics", "synccheck", "racecheck")
 _GROUPS_PER_KERNEL = 3
 _IDS_PER_GROUP = 5
 
@@ -63,7 +63,7 @@ def _summary_table(family: str, rows: list[Row], console: Console) -> Table:
     checked = [row for row in rows if row.verdict is not Verdict.SKIPPED]
     used = {row.check for row in checked}
     # A load row stands for a file that could not be read: no column where all files could.
-    checks = [check for check in _CHECKS if check in used or check != "load"]
+    checks = [check for check in CHECKS if check in used or check in Tool]
     skipped = Counter(row.kernel for row in rows if row.verdict is Verdict.SKIPPED)
     # The edge keeps a kernel's name from the start of a line, where CI logs look for commands.
     table = Table(box=box.ROUNDED, header_style="bold")
@@ -214,7 +214,7 @@ def _print_end(record: Record, console: Console) -> None:
         spent[row.check] += round(1000 * row.seconds)
     if spent.total():
         parts = ", ".join(
-            f"{check} {duration(spent[check] / 1000)}" for check in _CHECKS if spent[check]
+            f"{check} {duration(spent[check] / 1000)}" for check in CHECKS if spent[check]
         )
         _say(console, (f"time by check, summed over rows: {parts}", "dim"))
     code = exit_code_of(record.verdict)

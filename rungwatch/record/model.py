@@ -4,7 +4,7 @@ Extend it by raising `SCHEMA_VERSION`. Correctness rows have no arms; timing row
 one arm a side and one sample list a worker.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -13,6 +13,10 @@ from rungwatch.decide.verdict import Reason, Verdict
 from rungwatch.declare.problem import Problem
 
 SCHEMA_VERSION: Literal[1] = 1
+
+
+CheckName = Literal["load", "source", "numerics", "synccheck", "racecheck"]
+CHECKS: tuple[CheckName, ...] = get_args(CheckName)
 
 
 class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,7 +110,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernel: str
     target: str | None
     problem: Problem | None
-    check: Literal["load", "numerics", "synccheck", "racecheck"]
+    check: CheckName
     verdict: Verdict
     reason: Reason
     message: str

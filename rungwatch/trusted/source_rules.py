@@ -156,7 +156,11 @@ def _step(kernel: _Kernel, call: ast.Call, state: _State, found: list[Broken]) -
         return replace(state, used=False, given=state.given or state.used)
     if name == "T.ptx.tcgen05.fence__after_thread_sync":
         return replace(state, mma_done=False, taken=False)
-    if loads or name == "Tx.gemm_async" or (pool in kernel.pools and method == "dealloc"):
+    frees = pool in kernel.pools and method == "dealloc"
+    if frees and (state.used or state.given):
+        what = "frees TMEM with no CTA barrier since it was used: other warps may still read it"
+        found.append(Broken(call.lineno, "tmem-free", what))
+    if loads or frees or name == "Tx.gemm_async":
         if state.taken or (state.mma_done and loads):
             what = "uses TMEM after a barrier without tcgen05.fence::after_thread_sync"
             found.append(Broken(call.lineno, "tcgen05-fence", what))
@@ -179,6 +183,13 @@ def _step(kernel: _Kernel, call: ast.Call, state: _State, found: list[Broken]) -
 
 
 # ---- the other rules ----
+
+
+def _free(kernel: _Kernel) -> Iterator[Broken]:
+    """What was allocated is freed, or the next CTA on the SM waits for ever."""
+    for pool in kernel.pools:
+        if not kernel.named(f"{pool}.dealloc"):
+            yield Broken(kernel.function.lineno, "tmem-free", f"{pool} is never freed")
 
 
 def _commits(kernel: _Kernel) -> Iterator[Broken]:
@@ -277,7 +288,7 @@ def _roles(kernel: _Kernel) -> Iterator[Broken]:
             yield Broken(node.lineno, "role-end", what)
 
 
-_RULES = (_fences, _commits, _loads, _columns, _stores, _set_up, _end, _roles)
+_RULES = (_fences, _free, _commits, _loads, _columns, _stores, _set_up, _end, _roles)
 
 
 def _name(node: ast.AST) -> str:
