@@ -20,7 +20,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "kernels" / "hgemm" / "blackwell
 class Mutant:
     """One fault: `kernel` with every `old` text, which occurs once, replaced by its `new` text.
 
-    `published` says that the public listing of this rung has the fault. `left_to` says what
+    `published` says that the public listing of this rung has the fault. `source_rule` names what
     covers a mutant that no tool sees.
     """
 
@@ -31,7 +31,7 @@ class Mutant:
     shape: Shape
     seen: Mapping[Tool, str] = field(default_factory=dict)
     published: bool = False
-    left_to: str = ""
+    source_rule: str = ""
 
     @property
     def cheapest(self) -> Tool:
@@ -417,7 +417,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step7",
         (("mma2ld = TCGen05Bar(pool, 1)", "mma2ld = MBarrier(pool, 1)"),),
         _STEP7,
-        left_to="review: only a commit says that an MMA is done",
+        source_rule="commit",
     ),
     Mutant(
         "step1-plain-arrive",
@@ -492,7 +492,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
-        left_to="review: each CTA waits for its last bulk store",
+        source_rule="last-store",
     ),
     Mutant(
         "step4-no-store-fence",
@@ -630,7 +630,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP8,
-        left_to="review: a cluster barrier is the last thing that a CTA of a cluster does",
+        source_rule="cluster-end",
     ),
     # ---- TMEM ----
     Mutant(
@@ -645,7 +645,7 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         _STEP7,
-        left_to="review: a tcgen05 fence before and after each hand-over of TMEM",
+        source_rule="tcgen05-fence",
     ),
     Mutant(
         "step3-128-tmem-columns",
@@ -653,7 +653,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "step3",
         (("TMEM_COLS = 512", "TMEM_COLS = 128"),),
         _STEP3,
-        left_to="review: TMEMPool numbers columns from 0, so a CTA allocates all 512",
+        source_rule="tmem-columns",
     ),
     Mutant(
         "step7-no-wait-ld",

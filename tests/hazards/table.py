@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from rungwatch.backends.job import Tool
+from rungwatch.trusted.source_rules import broken_rules
 
 from .mutants import MUTANTS, Mutant
 
@@ -21,13 +22,14 @@ def what_sees_what(mutants: Iterable[Mutant]) -> str:
 
 
 def unseen(mutants: Iterable[Mutant]) -> str:
-    """Return a Markdown table of the mutants that no tool refuses."""
+    """Return a Markdown table of the mutants that no tool refuses, and the rule they break."""
     return _table(
-        ["Mutant", "What is wrong", "Left to"],
+        ["Mutant", "What is wrong", "Source rule", "In words"],
         [
-            [f"`{mutant.name}`", mutant.what, mutant.left_to]
+            [f"`{mutant.name}`", mutant.what, f"`{rule.rule}`", rule.message]
             for mutant in mutants
             if not mutant.seen
+            for rule in broken_rules(mutant.source())[:1]
         ],
     )
 

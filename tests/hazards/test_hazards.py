@@ -19,6 +19,7 @@ from rungwatch.declare.registry import discover
 from rungwatch.declare.subject import Subject, from_file
 from rungwatch.record.model import Row
 from rungwatch.trusted.matrix import Depth, refused_shapes
+from rungwatch.trusted.source_rules import broken_rules
 
 from .mutants import KERNELS, MUTANTS, Mutant
 from .running import plan, run
@@ -68,8 +69,11 @@ def test_mutants_differ_and_no_rung_is_without_one() -> None:
     assert {mutant.kernel for mutant in MUTANTS} == {f"step{step}" for step in steps}
 
 
-def test_what_no_tool_sees_is_left_to_something() -> None:
-    assert all(bool(mutant.seen) is not bool(mutant.left_to) for mutant in MUTANTS)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_what_no_tool_sees_breaks_a_source_rule(mutant: Mutant) -> None:
+    broken = {rule.rule for rule in broken_rules(mutant.source())}
+    assert mutant.seen or mutant.source_rule
+    assert not mutant.source_rule or mutant.source_rule in broken
 
 
 @pytest.mark.parametrize("mutant", SEEN)

@@ -47,15 +47,21 @@ def build_kernel(source: KernelSource, shape: Shape, enter: Callable[[Stage], No
     watch = OutsideWatch(Path(source.path)) if source.path is not None else None
     if watch is not None:
         watch.start()
+    try:
+        func = _load_and_build(source, shape, enter)
+    finally:
+        if watch is not None:
+            watch.stop()
+    self_contained = watch is not None and watch.touched is None
+    return Kernel(func, _buffer_names(func, shape), self_contained)
+
+
+def _load_and_build(source: KernelSource, shape: Shape, enter: Callable[[Stage], None]) -> object:
     enter(Stage.LOAD)
     module = _guarded(Failure.KERNEL_LOAD, Stage.LOAD, source, lambda: _load(source))
     factory = _factory(module, source)
     enter(Stage.BUILD)
-    func = _guarded(Failure.KERNEL_BUILD, Stage.BUILD, source, lambda: factory(shape))
-    if watch is not None:
-        watch.stop()
-    self_contained = watch is not None and watch.touched is None
-    return Kernel(func, _buffer_names(func, shape), self_contained)
+    return _guarded(Failure.KERNEL_BUILD, Stage.BUILD, source, lambda: factory(shape))
 
 
 def _guarded[T](failure: Failure, stage: Stage, source: KernelSource, run: Callable[[], T]) -> T:
