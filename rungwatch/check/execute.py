@@ -138,7 +138,7 @@ def _run_all(
         try:
             for future in _as_completed(futures):
                 given = future.result()
-                if any(row.reason is Reason.CHECKER_BUDGET for row in given) and count > 1:
+                if any(row.reason is Reason.CHECKER_BUDGET for row in given):
                     retry.append(futures[future])
                 else:
                     yield futures[future], given
@@ -199,10 +199,7 @@ class _Runner:
         """Return the remembered rows of a job, and its problems without one."""
         rows, missing = [], []
         for problem in planned.problems:
-            key = self._key(planned, problem)
-            row = None
-            if self._cache is not None and key is not None:
-                row = self._cache.get(key, planned.row_id(problem))
+            row = self._remembered(planned, problem)
             if row is None:
                 missing.append(problem)
             else:
@@ -256,22 +253,18 @@ class _Runner:
                 result,
                 lambda problem: _read_arrays(result.outputs.get(str(problem))),
             )
-        if self._cache is not None and result.self_contained:
+        if result.self_contained:
             for problem, row in zip(problems, rows, strict=True):
-                key = self._key(planned, problem)
-                if row.verdict is Verdict.PASS and key is not None:
-                    self._cache.put(key, row)
+                if row.verdict is Verdict.PASS:
+                    self._remember(planned, problem, row)
         return rows
 
-    def _key(self, planned: PlannedJob, problem: Problem) -> str | None:
-        subject = planned.subject
-        if self._cache is None or subject.sha256 is None:
+    def _remembered(self, planned: PlannedJob, problem: Problem) -> Row | None:
+        if self._cache is None or planned.subject.sha256 is None:
             return None
-        return self._cache.key(
-            subject.sha256,
-            planned.row_id(problem),
-            subject.key,
-            subject.source.factory,
-            planned.target or "",
-            self._backend_name,
-        )
+        key = self._cache.key(planned, problem, self._backend_name)
+        return self._cache.get(key, planned.row_id(problem))
+
+    def _remember(self, planned: PlannedJob, problem: Problem, row: Row) -> None:
+        if self._cache is not None and planned.subject.sha256 is not None:
+            self._cache.put(self._cache.key(planned, problem, self._backend_name), row)

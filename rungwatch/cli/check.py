@@ -217,12 +217,15 @@ def _subjects(
 
 def _run(plan: Plan, backend_name: str, *, use_cache: bool, jobs: int | None) -> list[model.Row]:
     console = Console(stderr=True, highlight=False)
+    cache = VerdictCache(cache_dir() / "verdicts") if use_cache else None
+    if cache is not None:
+        cache.prune()
     with CheckProgress(len(plan.jobs), console) as progress, _usage_errors():
         return execute(
             plan,
             SimulatorBackend(progress.say) if backend_name == "sim" else NoBackend(backend_name),
             backend_name,
-            VerdictCache(cache_dir() / "verdicts") if use_cache else None,
+            cache,
             Progress(progress.started, progress.finished),
             jobs,
         )

@@ -1,5 +1,6 @@
 """From jobs to rows: what is wrong is said, what is unknown is INVALID, what passed is cached."""
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -221,6 +222,16 @@ class TestCache:
         for path in tmp_path.rglob("*.json"):
             path.write_bytes(path.read_bytes()[:-20])
         assert not any(row.cached for row in run(plan, FakeBackend(), VerdictCache(tmp_path)))
+
+    def test_the_oldest_rows_are_forgotten_first(self, tmp_path: Path) -> None:
+        cache = VerdictCache(tmp_path)
+        plan = plan_check([make_subject("one")], ONE_SHAPE)
+        run(plan, FakeBackend(), cache)
+        paths = sorted(tmp_path.rglob("*.json"))
+        for age, path in enumerate(paths):
+            os.utime(path, (1_000_000 - age, 1_000_000 - age))
+        cache.prune(most=3)
+        assert sorted(tmp_path.rglob("*.json")) == paths[:3]
 
     def test_a_forged_entry_is_not_believed(self, tmp_path: Path) -> None:
         plan = plan_check([make_subject("one")], ONE_SHAPE)
