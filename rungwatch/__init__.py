@@ -1,3 +1,3 @@
-"""Regression tests and CI performance verdicts for GPU kernels written in TIRx."""
+"""Correctness verdicts, on a CPU, for GPU kernels written in TIRx."""
 
 __version__ = "0.1.0"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rungwatch.backends.job import Job, Tool
 from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem, Shape
+from rungwatch.declare.protocol import TARGETS
 from rungwatch.declare.subject import Subject
 from rungwatch.record.model import CheckName, Row
 from rungwatch.trusted import inputs, matrix
@@ -118,7 +119,7 @@ def _known_without_running(subject: Subject, selection: Selection) -> tuple[Row 
     if subject.error is not None:
         reason = Reason.KERNEL_LOAD if "SyntaxError" in subject.error else Reason.PROTOCOL
         return settled_row(subject, reason, subject.error), None
-    declared = subject.declaration.targets if subject.declaration else ("sm_100a", "sm_90a")
+    declared = subject.declaration.targets if subject.declaration else TARGETS
     targets = [target for target in declared if selection.target in (None, target)]
     simulated = [target for target in targets if target in SIMULATED_TARGETS]
     if not simulated:

@@ -1,4 +1,4 @@
-"""The command group and the options that every command shares."""
+"""The command group."""
 
 import click
 

@@ -26,6 +26,7 @@ from rungwatch.cli.options import debug_option, kernels_option, kernels_root
 from rungwatch.cli.progress import CheckProgress
 from rungwatch.decide.exit_code import decide_run, exit_code_of
 from rungwatch.declare.problem import Shape
+from rungwatch.declare.protocol import TARGETS
 from rungwatch.declare.registry import NoKernelsError, discover, select
 from rungwatch.declare.subject import ModuleArgumentError, Subject, from_argument, from_file
 from rungwatch.explain import junit, picture, terminal
@@ -35,14 +36,15 @@ from rungwatch.trusted.inputs import DISTRIBUTIONS
 from rungwatch.trusted.matrix import Depth
 
 DEFAULT_SMS = 4
-TARGETS = ("sm_100a", "sm_90a")
 _OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
 _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command()
 @kernels_option
-@click.option("--kernel", "-k", "names", multiple=True, help="A kernel of the list (step7).")
+@click.option(
+    "--kernel", "-k", "names", multiple=True, help="A kernel of the list (step7). May be repeated."
+)
 @click.option(
     "--module",
     metavar="FILE_OR_NAME[:FACTORY]",
@@ -55,7 +57,7 @@ _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
     "backend_name",
     type=click.Choice(["sim", "cuda"]),
     default="sim",
-    help="Where kernels run. [sim: the CPU simulator]",
+    help="Where kernels run. [sim] This version has no other; cuda is INVALID.",
 )
 @click.option("--shape", "shape_text", metavar="MxNxK", help="One shape instead of the matrix.")
 @click.option(
@@ -71,13 +73,15 @@ _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
     type=click.Choice(sorted(DISTRIBUTIONS)),
     help=f"Only numerics, with inputs of this distribution: {', '.join(DISTRIBUTIONS)}.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the inputs.")
+@click.option(
+    "--seed", type=click.IntRange(0, 2**32 - 1), default=0, help="Seed of the inputs. [0]"
+)
 @click.option(
     "--only",
     "tools",
     multiple=True,
     type=click.Choice([tool.value for tool in Tool]),
-    help="Only this kind of check.",
+    help="Only this kind of check. May be repeated.",
 )
 @click.option(
     "--quick/--full",
@@ -89,7 +93,9 @@ _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--jobs", type=click.IntRange(1, 256), help="Cases at once. [one a core]")
 @click.option("--json", "json_file", type=_OUTPUT_FILE, help="Write the record here.")
 @click.option("--junit", "junit_file", type=_OUTPUT_FILE, help="Write JUnit XML.")
-@click.option("--report", "report_dir", type=_OUTPUT_FOLDER, help="Write PNGs here.")
+@click.option(
+    "--report", "report_dir", type=_OUTPUT_FOLDER, help="Write pictures of wrong tiles here."
+)
 @debug_option
 def check(
     kernels_dir: Path | None,
@@ -109,7 +115,7 @@ def check(
     junit_file: Path | None,
     report_dir: Path | None,
 ) -> int:
-    r"""Run kernels in the CPU simulator and say whether they are right.
+    """Run kernels in the CPU simulator and say whether they are right.
 
     Every case compares D with a NumPy reference element by element, on inputs of several
     distributions; synccheck looks for deadlocks and barrier errors, racecheck for data races;

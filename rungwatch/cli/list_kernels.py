@@ -22,7 +22,7 @@ from rungwatch.trusted.matrix import situations
 @click.option("--json", "as_json", is_flag=True, help="Print JSON to standard output.")
 @debug_option
 def list_kernels(kernels_dir: Path | None, as_json: bool) -> int:
-    r"""List the kernels, their rules and their targets. Runs none of their code.
+    """List the kernels, their rules and their targets. Runs none of their code.
 
     \b
     Examples:

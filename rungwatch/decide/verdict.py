@@ -106,7 +106,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.SOURCE_RULE: Explanation(
         Verdict.FAIL,
         "a line of the kernel breaks a rule of the hardware that the simulator does not model",
-        "read the line that is named, and docs/what-sees-what.md for the rule",
+        "read the line that is named, and docs/source-rules.md for the rule",
     ),
     Reason.KERNEL_LOAD: Explanation(
         Verdict.INVALID, "the kernel's file cannot be imported", "fix the error that is shown"
@@ -124,7 +124,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.UNMODELLED: Explanation(
         Verdict.INVALID,
         "the simulator does not model an operation that the kernel uses",
-        "check the kernel on a GPU (backend cuda); the simulator can say nothing about it",
+        "check the kernel on a GPU: the simulator can say nothing about it",
     ),
     Reason.MISSING_DEPENDENCY: Explanation(
         Verdict.INVALID, "a package that the kernel imports is not installed", "install it"
@@ -169,7 +169,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.TARGET_NOT_SIMULATED: Explanation(
         Verdict.SKIPPED,
         "no simulator models this target",
-        "check it on a GPU (backend cuda)",
+        "check it on a GPU",
     ),
 }
 

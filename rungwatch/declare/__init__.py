@@ -1,1 +1,1 @@
-"""What is guarded: kernel declarations, problems, and how kernel files are found and loaded."""
+"""What is guarded: kernel declarations, problems, and how kernel files are found and read."""

@@ -4,7 +4,7 @@ A kernel file holds `PROTOCOL = 1`, a dict `KERNEL` with the fields of `Declarat
 factory `get_kernel(M, N, K, sm_count) -> PrimFunc`. It declares nothing that judges it.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -14,6 +14,8 @@ PROTOCOL_VERSION = 1
 DIMENSIONS = ("M", "N", "K", "sm_count")
 
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+Target = Literal["sm_100a", "sm_90a"]
+TARGETS: tuple[Target, ...] = get_args(Target)
 # Names become ids, file names and arguments of commands.
 Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
@@ -127,7 +129,7 @@ class Declaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     adds: str
     operation: Literal["gemm_nt"]
     dtypes: Dtypes
-    targets: Annotated[tuple[Literal["sm_100a", "sm_90a"], ...], msgspec.Meta(min_length=1)]
+    targets: Annotated[tuple[Target, ...], msgspec.Meta(min_length=1)]
     tile: tuple[PositiveInt, PositiveInt, PositiveInt]
     ring_depth: PositiveInt
     cta_group: PositiveInt

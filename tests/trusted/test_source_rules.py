@@ -1,9 +1,11 @@
 """The source rules refuse what no simulator run can show, and nothing else."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from rungwatch.trusted import source_rules
 from rungwatch.trusted.source_rules import broken_rules
 
 KERNELS = sorted((Path(__file__).parents[2] / "kernels" / "hgemm" / "blackwell").glob("*.py"))
@@ -37,6 +39,14 @@ def test_right_kernels_break_no_rule(path: Path) -> None:
          "T.cuda.cluster_sync()\n        tmem_pool.dealloc()", "tcgen05-fence"),
         ("step7", "mma2ld = TCGen05Bar(pool, 1)", "mma2ld = MBarrier(pool, 1)", "commit"),
         ("step1", "T.ptx.tcgen05.wait__ld.sync.aligned()", "pass", "wait-ld"),
+        ("step2", "T.ptx.fence.proxy.async_.shared__cta()\n            T.cuda.cta_sync()",
+         "T.ptx.fence.proxy.async_.shared__cta()", "smem-handover"),
+        ("step2", "T.ptx.fence.proxy.async_.shared__cta()\n            T.cuda.cta_sync()",
+         "T.cuda.cta_sync()", "smem-handover"),
+        ("step9", "T.ptx.fence.proxy.async_.shared__cta()\n"
+         "                    T.cuda.warpgroup_sync(barrier)",
+         "T.ptx.fence.proxy.async_.shared__cta()", "smem-handover"),
+        ("step6", "                    T.ptx.cp.async_.bulk.commit_group()\n", "", "last-store"),
         ("step4", "        tmem_pool.dealloc()\n", "", "tmem-free"),
         ("step7", f"T.cuda.cta_sync()\n        {AFTER}\n        tmem_pool.dealloc()",
          "tmem_pool.dealloc()\n        T.cuda.cta_sync()", "tmem-free"),
@@ -68,3 +78,10 @@ def test_a_source_without_a_kernel_breaks_nothing() -> None:
 def test_what_is_not_python_is_an_error() -> None:
     with pytest.raises(SyntaxError):
         broken_rules("def (:")
+
+
+def test_the_page_lists_every_rule() -> None:
+    code = Path(source_rules.__file__).read_text(encoding="utf-8")
+    named = set(re.findall(r'Broken\([^"]*?"([a-z-]+)"', code))
+    page = (Path(__file__).parents[2] / "docs" / "source-rules.md").read_text(encoding="utf-8")
+    assert named == set(re.findall(r"^\| `([a-z-]+)` \|", page, re.MULTILINE))

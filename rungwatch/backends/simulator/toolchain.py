@@ -27,7 +27,7 @@ OLDEST_CARGO = (1, 89)
 PYTHONS = ((3, 12), (3, 13))
 _COMMAND_DEADLINE_S = 30.0
 _RUST_HINT = "install Rust from https://rustup.rs, or run `rustup update stable`"
-# How far the code generated for a kernel is optimised. A numerics job runs it a dozen times; a
+# How far the code generated for a kernel is optimised. A numerics job runs it 4 to 12 times; a
 # checker runs it once, and compiling it at 3 takes 8 s of CPU longer than running it at 0 does
 # (steps 4 to 9; at steps 1 to 3 both are equal). See docs/measurements.md.
 _OPT_LEVELS = {Tool.NUMERICS: 3, Tool.SYNCCHECK: 0, Tool.RACECHECK: 0}
