@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from rungwatch.cost.work import Work
 from rungwatch.declare.problem import Shape
 
 
@@ -62,6 +63,8 @@ class Stage(StrEnum):
     LOAD = "load"
     BUILD = "build"
     TRANSPILE = "transpile"
+    COMPILE = "compile"
+    COUNT = "count"
     RUN = "run"
 
 
@@ -109,7 +112,8 @@ class JobResult(msgspec.Struct, frozen=True):
     """What a job gave.
 
     `failure` is set where the whole job ended early; `outputs` names the .npz files that were
-    written, `failed` the problems that have none and why; `report` is a checker's answer.
+    written, `failed` the problems that have none and why; `report` is a checker's answer;
+    `work` what the program executes for the shape, None where that can't be counted.
     `self_contained` says that loading the kernel brought in no local file but its own, so that
     its file's hash stands for its code. `seconds` is wall time by stage: never a measurement.
     """
@@ -117,6 +121,7 @@ class JobResult(msgspec.Struct, frozen=True):
     outputs: dict[str, Path] = {}
     failed: dict[str, JobFailure] = {}
     report: CheckerReport | None = None
+    work: Work | None = None
     failure: JobFailure | None = None
     self_contained: bool = False
     seconds: dict[Stage, float] = {}

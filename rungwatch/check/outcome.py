@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from rungwatch.backends.job import CheckerReport, JobFailure, JobResult, Tool
 from rungwatch.check.plan import PlannedJob
+from rungwatch.cost.work import mismatches
 from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem
 from rungwatch.record.model import Comparison, Row
@@ -74,6 +75,9 @@ def judge(
             reason, message, comparison = compare(
                 after, before, problem.shape, problem.distribution, planned.tile
             )
+            wrong = mismatches(result.work, problem.shape) if result.work is not None else ()
+            if reason is Reason.OK and wrong:
+                reason, message = Reason.WORK_MISMATCH, f"D is right, but {'; '.join(wrong)}"
         rows.append(
             make_row(planned, problem, reason, message, seconds=seconds, comparison=comparison)
         )

@@ -3,7 +3,12 @@
 import click
 
 import rungwatch
+from rungwatch.cli.bisect import bisect
+from rungwatch.cli.build import build_command
 from rungwatch.cli.check import check
+from rungwatch.cli.decide import decide
+from rungwatch.cli.diff import diff
+from rungwatch.cli.gate import gate
 from rungwatch.cli.list_kernels import list_kernels
 
 _EPILOG = """\b
@@ -18,9 +23,9 @@ error; 130 interrupted.
 def app() -> None:
     """Tell whether GPU kernels written in TIRx are right, on a machine without a GPU.
 
-    Start with `rungwatch list`, then `rungwatch check`.
+    Start with `rungwatch list`, then `rungwatch check`. `rungwatch gate` compares two commits.
     """
 
 
-app.add_command(list_kernels)
-app.add_command(check)
+for command in (list_kernels, check, build_command, diff, gate, decide, bisect):
+    app.add_command(command)

@@ -1,12 +1,7 @@
 """`rungwatch check`: is every kernel right?"""
 
 import contextlib
-import os
-import shlex
-import sys
-import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -23,20 +18,26 @@ from rungwatch.check.self_check import failing_self_checks
 from rungwatch.check.source_check import source_rows
 from rungwatch.check.verdict_cache import VerdictCache
 from rungwatch.cli.options import debug_option, kernels_option, kernels_root
+from rungwatch.cli.output import (
+    Clock,
+    json_option,
+    junit_option,
+    make_record,
+    require_different,
+    show,
+    write_files,
+)
 from rungwatch.cli.progress import CheckProgress
-from rungwatch.decide.exit_code import decide_run, exit_code_of
 from rungwatch.declare.problem import Shape
 from rungwatch.declare.protocol import TARGETS
 from rungwatch.declare.registry import NoKernelsError, discover, select
 from rungwatch.declare.subject import ModuleArgumentError, Subject, from_argument, from_file
-from rungwatch.explain import junit, picture, terminal
+from rungwatch.explain import picture
 from rungwatch.record import model, surroundings
-from rungwatch.record.files import write_atomically
 from rungwatch.trusted.inputs import DISTRIBUTIONS
 from rungwatch.trusted.matrix import Depth
 
 DEFAULT_SMS = 4
-_OUTPUT_FILE = click.Path(dir_okay=False, path_type=Path)
 _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -91,8 +92,8 @@ _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--no-cache", is_flag=True, help="Run also what passed before and did not change.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Cases at once. [one a core]")
-@click.option("--json", "json_file", type=_OUTPUT_FILE, help="Write the record here.")
-@click.option("--junit", "junit_file", type=_OUTPUT_FILE, help="Write JUnit XML.")
+@json_option
+@junit_option
 @click.option(
     "--report", "report_dir", type=_OUTPUT_FOLDER, help="Write pictures of wrong tiles here."
 )
@@ -133,10 +134,8 @@ def check(
       rungwatch check --kernel step7 --shape 512x768x320 --sms 4 --dist normal
       rungwatch check --module my_gemm.py:make --shape 256x256x128
     """
-    begun = time.monotonic()
-    started = datetime.now(UTC)
-    if json_file is not None and json_file == junit_file:
-        raise click.UsageError("--json and --junit name the same file")
+    clock = Clock.start()
+    require_different(json_file, junit_file)
     if report_dir is not None:
         _require_pictures()
     shape = _shape(shape_text, sms)
@@ -157,26 +156,16 @@ def check(
     if not tools and not distributions:
         rows += source_rows(dict.fromkeys(job.subject for job in plan.jobs))
     rows += _run(plan, backend_name, use_cache=not no_cache, jobs=jobs)
-    verdict, reason = decide_run(row.reason for row in rows)
-    record = model.Record(
-        run=model.Run(
-            command=shlex.join(["rungwatch", *sys.argv[1:]]),
-            started_utc=started.isoformat(timespec="seconds"),
-            seconds=time.monotonic() - begun,
-            backend=backend_name,
-            revision=surroundings.revision(_where(subjects)),
-        ),
-        environment=surroundings.environment(cache_dir()),
-        toolchain=surroundings.toolchain(),
-        rows=tuple(rows),
-        verdict=verdict,
-        reason=reason,
+    record = make_record(
+        rows, clock, backend=backend_name, revision=surroundings.revision(_where(subjects))
     )
     try:
-        _write_files(record, json_file, junit_file, report_dir)
+        write_files(record, json_file, junit_file)
+        if report_dir is not None:
+            picture.write_report(record, report_dir)
     finally:
-        _show(record)
-    return exit_code_of(verdict)
+        code = show(record)
+    return code
 
 
 def _tools(names: tuple[str, ...], distributions: tuple[str, ...]) -> tuple[Tool, ...]:
@@ -244,26 +233,6 @@ def _usage_errors() -> Iterator[None]:
         yield
     except CacheLimitError as error:
         raise click.UsageError(str(error)) from None
-
-
-def _show(record: model.Record) -> None:
-    """Print the record; that nobody reads on (`| head`) does not change the verdict."""
-    try:
-        terminal.render(record, Console(highlight=False))
-        sys.stdout.flush()
-    except (BrokenPipeError, SystemExit):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _write_files(
-    record: model.Record, json_file: Path | None, junit_file: Path | None, report_dir: Path | None
-) -> None:
-    if json_file is not None:
-        write_atomically(json_file, model.encode(record))
-    if junit_file is not None:
-        write_atomically(junit_file, junit.to_xml(record))
-    if report_dir is not None:
-        picture.write_report(record, report_dir)
 
 
 def _require_pictures() -> None:

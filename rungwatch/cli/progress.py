@@ -1,6 +1,7 @@
 """Show long work: a bar with what runs and the time left, or lines where there is no terminal."""
 
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -16,30 +17,33 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from rungwatch.artifact.build import Built, Case
 from rungwatch.check.plan import PlannedJob
-from rungwatch.decide.verdict import Verdict
-from rungwatch.explain.words import duration, plural
+from rungwatch.decide.verdict import Verdict, verdict_of
+from rungwatch.explain.words import duration, label, plural
 from rungwatch.record.model import Row
 
 _QUIET = (Verdict.PASS, Verdict.SKIPPED)
 
 
-class CheckProgress:
-    """Progress of a check, on standard error so that standard output holds results only."""
+class LongWork:
+    """Progress of some number of pieces, on standard error: standard output holds results only.
 
-    def __init__(self, jobs_total: int, console: Console) -> None:
+    `total` None means that nobody knows yet how many there will be.
+    """
+
+    def __init__(self, total: int | None, console: Console) -> None:
         self._console = console
-        self._total = jobs_total
+        self._total = total
         self._done = 0
-        self._cached = 0
-        self._first_job_at: float | None = None
-        self._begun: dict[int, float] = {}
-        self._running: list[str] = []
+        self._remembered = 0
+        self._first_at: float | None = None
+        self._begun: dict[str, float] = {}
         self._bar: Progress | None = None
         self._task = TaskID(0)
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal and self._total:
+        if self._console.is_terminal and self._total != 0:
             self._bar = Progress(
                 BarColumn(bar_width=20),
                 MofNCompleteColumn(),
@@ -64,51 +68,86 @@ class CheckProgress:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Print a line above the bar: a step that comes before the cases."""
+        """Print a line above the bar: a step that comes before the pieces."""
         self._console.print(escape(text), highlight=False)
 
-    def started(self, planned: PlannedJob) -> None:
-        """Note that a job began."""
-        if self._first_job_at is None:
-            self._first_job_at = time.monotonic()
-            self._cached = self._done
-        self._begun[id(planned)] = time.monotonic()
-        self._running.append(_label(planned))
+    def begin(self, label: str) -> None:
+        """Note that a piece began."""
+        if self._first_at is None:
+            self._first_at = time.monotonic()
+            self._remembered = self._done
+        self._begun[label] = time.monotonic()
         self._show_running()
 
-    def finished(self, planned: PlannedJob, rows: list[Row]) -> None:
-        """Note that a job ended, and say at once what it found wrong."""
+    def end(self, label: str, outcome: str, bad: Sequence[str]) -> None:
+        """Note that a piece ended; `bad` has a line for each thing that is wrong with it.
+
+        One that never began was remembered: nothing is said of it unless it is bad.
+        """
         self._done += 1
-        label = _label(planned)
-        if label in self._running:
-            self._running.remove(label)
-        begun = self._begun.pop(id(planned), None)
-        bad = [row for row in rows if row.verdict not in _QUIET]
+        begun = self._begun.pop(label, None)
         if self._bar is not None:
-            for row in bad:
-                self.say(f"{row.verdict}({row.reason})  {row.id}")
+            for line in bad:
+                self.say(line)
             self._bar.advance(self._task)
             self._show_running()
-            return
-        if begun is None and not bad:
-            return
-        took = f" in {time.monotonic() - begun:.0f} s" if begun is not None else ""
-        what = ", ".join(sorted({f"{row.verdict}({row.reason})" for row in bad})) or "ok"
-        self.say(
-            f"[{self._done}/{self._total}] {label}: {plural(len(rows), 'row')} {what}{took}"
-            f"{self._time_left()}"
-        )
+        elif begun is not None or bad:
+            took = f" in {time.monotonic() - begun:.0f} s" if begun is not None else ""
+            left = self._time_left()
+            place = f"{self._done}" if self._total is None else f"{self._done}/{self._total}"
+            self.say(f"[{place}] {label}: {outcome}{took}{left}")
 
     def _time_left(self) -> str:
-        """Return a guess from the jobs that are done: too long, as long jobs run first."""
-        if self._first_job_at is None or self._done == self._total:
+        """Return a guess from the pieces that are done: too long, as long ones run first."""
+        if self._total is None or self._first_at is None or self._done == self._total:
             return ""
-        a_job = (time.monotonic() - self._first_job_at) / max(self._done - self._cached, 1)
-        return f", {duration(a_job * (self._total - self._done))} left at most"
+        a_piece = (time.monotonic() - self._first_at) / max(self._done - self._remembered, 1)
+        return f", {duration(a_piece * (self._total - self._done))} left at most"
 
     def _show_running(self) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, description=escape(", ".join(self._running)))
+            self._bar.update(self._task, description=escape(", ".join(self._begun)))
+
+
+class CheckProgress(LongWork):
+    """Progress of a check, piece by piece a job."""
+
+    def started(self, planned: PlannedJob) -> None:
+        """Note that a job began."""
+        self.begin(_label(planned))
+
+    def finished(self, planned: PlannedJob, rows: list[Row]) -> None:
+        """Note that a job ended, and say at once what it found wrong."""
+        bad = [row for row in rows if row.verdict not in _QUIET]
+        reasons = sorted({f"{row.verdict}({row.reason})" for row in bad})
+        outcome = f"{plural(len(rows), 'row')} {', '.join(reasons) or 'ok'}"
+        self.end(
+            _label(planned), outcome, [f"{row.verdict}({row.reason})  {row.id}" for row in bad]
+        )
+
+
+class BuildProgress(LongWork):
+    """Progress of a build, piece by piece a kernel."""
+
+    def started(self, cases: Sequence[Case]) -> None:
+        """Note that the cases of one kernel are being compiled."""
+        self.begin(_kernel_of(cases[0]))
+
+    def finished(self, results: Sequence[Built]) -> None:
+        """Note that they ended, and say at once what could not be built."""
+        bad = [
+            f"{label(verdict_of(built.reason), built.reason)}  {built.case.id}"
+            for built in results
+            if built.entry is None
+        ]
+        outcome = plural(len(results) - len(bad), "artifact")
+        if bad:
+            outcome += f", {len(bad)} not built"
+        self.end(_kernel_of(results[0].case), outcome, bad)
+
+
+def _kernel_of(case: Case) -> str:
+    return f"{case.subject.name} {case.target}"
 
 
 def _label(planned: PlannedJob) -> str:

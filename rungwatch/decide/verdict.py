@@ -23,6 +23,14 @@ class Reason(StrEnum):
     """Why a row has its verdict. `EXPLANATIONS` says what each one means and what to do next."""
 
     OK = "ok"
+    # PASS without a run of its own: what stands for it is said.
+    CHANGED = "changed"
+    NO_BASELINE = "no-baseline"
+    ACCEPTED = "accepted"
+    IDENTICAL = "identical"
+    # IMPROVED, REGRESSION: what a commit changes in the static cost.
+    STATIC_BETTER = "static-better"
+    STATIC_WORSE = "static-worse"
     # FAIL: the kernel is wrong.
     NUMERICS = "numerics"
     UNEXPECTED_NAN = "unexpected-nan"
@@ -45,11 +53,24 @@ class Reason(StrEnum):
     MEMORY_LIMIT = "memory-limit"
     WORKER_DIED = "worker-died"
     BAD_OUTPUT = "bad-output"
+    ARTIFACT_REFUSED = "artifact-refused"
+    TOOLCHAIN = "toolchain"
+    COST_UNKNOWN = "cost-unknown"
+    WORK_MISMATCH = "work-mismatch"
+    COVERAGE_REDUCED = "coverage-reduced"
+    REMOVED = "removed"
+    SETTINGS = "settings"
+    RECORD = "record"
     NO_ROWS = "no-rows"
     SELF_CHECK = "self-check"
+    # INCONCLUSIVE: it was asked for and can't be said.
+    NEEDS_GPU = "needs-gpu"
+    NOT_TIMED = "not-timed"
     # SKIPPED: known in advance not to apply.
     PROBLEM_REFUSED = "problem-refused"
     TARGET_NOT_SIMULATED = "target-not-simulated"
+    UNKNOWN_PROTOCOL = "unknown-protocol"
+    TIMING_WAIVED = "timing-waived"
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,29 @@ _RERUN = "rerun the one case alone; if it repeats, report it with the printed co
 
 EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.OK: Explanation(Verdict.PASS, "everything that was asked for was checked and holds", ""),
+    Reason.CHANGED: Explanation(
+        Verdict.PASS, "machine code or launch plan differ: that alone is neither good nor bad", ""
+    ),
+    Reason.NO_BASELINE: Explanation(
+        Verdict.PASS, "the kernel or problem is new: there is nothing to compare it with", ""
+    ),
+    Reason.ACCEPTED: Explanation(
+        Verdict.PASS, "worse or removed, and base's rungwatch.toml accepts it by name", ""
+    ),
+    Reason.IDENTICAL: Explanation(
+        Verdict.PASS,
+        "machine code and launch plan are those of base: what base was shown to do, head does",
+        "",
+    ),
+    Reason.STATIC_BETTER: Explanation(
+        Verdict.IMPROVED, "a static cost is lower than base's, and none is higher than allowed", ""
+    ),
+    Reason.STATIC_WORSE: Explanation(
+        Verdict.REGRESSION,
+        "a static cost is higher than base's by more than rungwatch.toml allows",
+        "look at `rungwatch diff BASE HEAD --sass`; if it is meant, add an [[accepted]] entry to"
+        " rungwatch.toml on the base branch",
+    ),
     Reason.NUMERICS: Explanation(
         Verdict.FAIL,
         "an element of D is outside the interval that fp32 accumulation can explain",
@@ -153,6 +197,46 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.BAD_OUTPUT: Explanation(
         Verdict.INVALID, "the worker's answer is incomplete or malformed", _RERUN
     ),
+    Reason.ARTIFACT_REFUSED: Explanation(
+        Verdict.INVALID,
+        "what was built may not be launched: the loader refuses its code or its launch plan",
+        "read the message: it names the section, the tensor map or the launch limit",
+    ),
+    Reason.TOOLCHAIN: Explanation(
+        Verdict.INVALID,
+        "the compiler that the revision's lock file names can't be had",
+        "install rungwatch[build], or make the package index hold the version that is named",
+    ),
+    Reason.COST_UNKNOWN: Explanation(
+        Verdict.INVALID,
+        "the static cost can't be read from the machine code or the program",
+        "read the message: an instruction or a line that this version does not know is named",
+    ),
+    Reason.WORK_MISMATCH: Explanation(
+        Verdict.INVALID,
+        "the program's own counts are not those of this GEMM: not 2MNK FLOPs, or other bytes",
+        "a k tile, a tile or a stride is wrong, or work is done twice: no cost of it can be read",
+    ),
+    Reason.COVERAGE_REDUCED: Explanation(
+        Verdict.INVALID,
+        "head accepts fewer problems or targets than base: what base was checked on is not run",
+        "keep the rules and targets as wide as base's, or change base first",
+    ),
+    Reason.REMOVED: Explanation(
+        Verdict.INVALID,
+        "base guards a kernel that head does not have",
+        "bring it back, or name it in a [[removed]] entry of rungwatch.toml on the base branch",
+    ),
+    Reason.SETTINGS: Explanation(
+        Verdict.INVALID,
+        "base's rungwatch.toml can't be used: it is malformed or holds an unknown key",
+        "see docs/gate.md for its keys",
+    ),
+    Reason.RECORD: Explanation(
+        Verdict.INVALID,
+        "the record contradicts itself: a verdict in it is not the one its own data give",
+        "make the record anew; don't edit one by hand",
+    ),
     Reason.NO_ROWS: Explanation(
         Verdict.INVALID,
         "nothing was checked: no row, or only skipped ones",
@@ -163,6 +247,16 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "the tool failed its own control: no other row of this run can be trusted",
         "report it: this is a fault of the tool or of the machine, not of the kernel",
     ),
+    Reason.NEEDS_GPU: Explanation(
+        Verdict.INCONCLUSIVE,
+        "the kernel changed, and no simulator models its target",
+        "check it on a GPU of that target",
+    ),
+    Reason.NOT_TIMED: Explanation(
+        Verdict.INCONCLUSIVE,
+        "machine code changed, and nothing was timed here",
+        "run the gate on a GPU, or give --allow-unmeasured where another job times it",
+    ),
     Reason.PROBLEM_REFUSED: Explanation(
         Verdict.SKIPPED, "the kernel's rules exclude this problem", "use the nearest valid shape"
     ),
@@ -170,6 +264,16 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         Verdict.SKIPPED,
         "no simulator models this target",
         "check it on a GPU",
+    ),
+    Reason.UNKNOWN_PROTOCOL: Explanation(
+        Verdict.SKIPPED,
+        "the kernel declares a protocol version that this version of the tool does not know",
+        "use a version of rungwatch that knows it",
+    ),
+    Reason.TIMING_WAIVED: Explanation(
+        Verdict.SKIPPED,
+        "machine code changed and nothing was timed, as --allow-unmeasured permits",
+        "see the job that times on a GPU",
     ),
 }
 

@@ -142,14 +142,20 @@ class ProtocolError(ValueError):
     """A kernel file that does not follow a protocol this version knows."""
 
 
+class UnknownProtocolError(ProtocolError):
+    """A kernel file of a protocol version that is not known here: nothing is wrong with it."""
+
+
 def read_declaration(version: object, declared: object) -> Declaration:
     """Turn a kernel file's `PROTOCOL` and `KERNEL` into a `Declaration`.
 
     Raises:
-        ProtocolError: the version is unknown, or a field is missing, unknown or of a wrong type.
+        UnknownProtocolError: the version is a number that this version of the tool does not know.
+        ProtocolError: it is no number, or a field is missing, unknown or of a wrong type.
     """
     if version != PROTOCOL_VERSION:
-        raise ProtocolError(
+        is_number = isinstance(version, int) and not isinstance(version, bool)
+        raise (UnknownProtocolError if is_number else ProtocolError)(
             f"declares protocol {version!r}; this version knows {PROTOCOL_VERSION} only"
         )
     try:

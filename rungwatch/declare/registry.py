@@ -12,7 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rungwatch.declare.literals import top_level_constants
-from rungwatch.declare.protocol import Declaration, ProtocolError, read_declaration
+from rungwatch.declare.protocol import (
+    Declaration,
+    ProtocolError,
+    UnknownProtocolError,
+    read_declaration,
+)
 
 FACTORY = "get_kernel"
 _PROTOCOL_NAMES = ("PROTOCOL", "KERNEL")
@@ -23,7 +28,8 @@ class KernelFile:
     """One kernel file: its key (hgemm/blackwell/step7), what it declares, or why that is unknown.
 
     Exactly one of `declaration` and `error` is set. `sha256` is the hash of the file's bytes;
-    `declares` says whether it means to follow the kernel protocol, rightly or not.
+    `declares` says whether it means to follow the kernel protocol, rightly or not;
+    `unknown_protocol` that it follows a version of it that is not known here.
     """
 
     key: str
@@ -32,6 +38,7 @@ class KernelFile:
     declaration: Declaration | None = None
     error: str | None = None
     declares: bool = True
+    unknown_protocol: bool = False
 
     @property
     def name(self) -> str:
@@ -101,7 +108,10 @@ def read_file(path: Path, root: Path) -> KernelFile:
         declaration = _declaration_in(constants)
     except ProtocolError as error:
         message = _one_line(error, path.name)
-        return KernelFile(stem_key, path, digest, error=message, declares=declares)
+        unknown = isinstance(error, UnknownProtocolError)
+        return KernelFile(
+            stem_key, path, digest, error=message, declares=declares, unknown_protocol=unknown
+        )
     family = path.relative_to(root).parent.as_posix()
     return KernelFile(f"{family}/{declaration.name}", path, digest, declaration)
 

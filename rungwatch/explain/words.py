@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from rungwatch.decide.exit_code import ExitCode
 from rungwatch.decide.verdict import Reason, Verdict
-from rungwatch.record.model import Row
+from rungwatch.record.model import CheckName, Row
 
 EXIT_MEANINGS: dict[ExitCode, str] = {
     ExitCode.PASS: "everything that was asked for holds",
@@ -32,6 +32,30 @@ VERDICT_ORDER = (
     Verdict.SKIPPED,
 )
 GOOD = frozenset({Verdict.PASS, Verdict.IMPROVED})
+
+# Headings for tables that the full names are too wide for.
+SHORT_CHECKS: dict[CheckName, str] = {
+    "load": "load",
+    "settings": "sett.",
+    "coverage": "cover",
+    "build": "build",
+    "identity": "ident.",
+    "source": "src",
+    "numerics": "num.",
+    "synccheck": "sync",
+    "racecheck": "race",
+    "static": "cost",
+    "timing": "time",
+}
+
+# What stands for a PASS in a cell, by reason.
+_PASS_WORDS = {
+    Reason.OK: "ok",
+    Reason.IDENTICAL: "identical",
+    Reason.NO_BASELINE: "new",
+    Reason.CHANGED: "changed",
+    Reason.ACCEPTED: "accepted",
+}
 
 _COUNT_WORDS = {
     Verdict.FAIL: "failed",
@@ -78,6 +102,11 @@ def clip(text: str, max_lines: int = 12, max_chars: int = 1600) -> str:
 def label(verdict: Verdict, reason: Reason) -> str:
     """Return FAIL(racecheck); a plain PASS needs no reason."""
     return verdict.value if reason is Reason.OK else f"{verdict}({reason})"
+
+
+def cell_word(verdict: Verdict, reason: Reason) -> str:
+    """Return what a cell of a table says of a row: "ok", "identical", "FAIL"."""
+    return _PASS_WORDS.get(reason, "PASS") if verdict is Verdict.PASS else verdict.value
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,7 +1,8 @@
-"""The record schema, version 1. `record-v1.schema.json` beside it is generated from here.
+"""The record schema, version 2. `record-v2.schema.json` beside it is generated from here.
 
-Extend it by raising `SCHEMA_VERSION`. Correctness rows have no arms; timing rows (later) hold
-one arm a side and one sample list a worker.
+Extend it by raising `SCHEMA_VERSION`. Correctness rows have no sides and no arms; rows that
+compare base and head have a side each; timing rows (later) hold one arm a side and one sample
+list a worker.
 """
 
 from typing import Literal, get_args
@@ -9,13 +10,26 @@ from typing import Literal, get_args
 import msgspec
 
 from rungwatch.backends.job import CheckerReport
+from rungwatch.decide.settings import Settings
 from rungwatch.decide.verdict import Reason, Verdict
 from rungwatch.declare.problem import Problem
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 
 
-CheckName = Literal["load", "source", "numerics", "synccheck", "racecheck"]
+CheckName = Literal[
+    "load",
+    "settings",
+    "coverage",
+    "build",
+    "identity",
+    "source",
+    "numerics",
+    "synccheck",
+    "racecheck",
+    "static",
+    "timing",
+]
 CHECKS: tuple[CheckName, ...] = get_args(CheckName)
 
 
@@ -47,13 +61,21 @@ class Toolchain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was asked for. `revision` is a git commit, with "+dirty" where files differ."""
+    """What was asked for. A revision is a git commit, with "+dirty" where files differ.
+
+    `revision` is that of the kernels that were run, or head's where two were compared; `base`
+    the other one; `accepts_unmeasured` that rows which nothing timed were asked not to count.
+    `compilers` holds the versions of what compiled each side, by "base" and "head".
+    """
 
     command: str
     started_utc: str
     seconds: float
     backend: Literal["sim", "cuda", "none"]
     revision: str | None
+    base: str | None = None
+    accepts_unmeasured: bool = False
+    compilers: dict[str, dict[str, str]] = {}
 
 
 class Element(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +102,20 @@ class Comparison(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worst_ulp: int | None
     tile: tuple[int, int]
     wrong_tiles: tuple[tuple[int, ...], ...]
+
+
+class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One revision's part in a comparison: what was built of the case, and what it costs.
+
+    `artifact` is its id, `code_sha256` the hash of what the GPU executes. `cost` holds metrics by
+    name (`rungwatch.cost.static_cost.METRICS`); `limited_by` what the closed form names as
+    slowest, with what is second: "latency; tensor core 0.76 of it".
+    """
+
+    artifact: str
+    code_sha256: str
+    cost: dict[str, float]
+    limited_by: str
 
 
 class WorkerSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,11 +155,13 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cached: bool = False
     comparison: Comparison | None = None
     report: CheckerReport | None = None
+    base: Side | None = None
+    head: Side | None = None
     arms: tuple[Arm, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One run of one command."""
+    """One run of one command. `settings` are those of base, where revisions were compared."""
 
     run: Run
     environment: Environment
@@ -131,7 +169,8 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rows: tuple[Row, ...]
     verdict: Verdict
     reason: Reason
-    schema_version: Literal[1] = SCHEMA_VERSION
+    settings: Settings | None = None
+    schema_version: Literal[2] = SCHEMA_VERSION
 
 
 def encode(record: Record) -> bytes:
@@ -150,5 +189,5 @@ def decode(data: bytes) -> Record:
 
 
 def json_schema() -> bytes:
-    """Return the JSON Schema of a record, as committed in `record-v1.schema.json`."""
+    """Return the JSON Schema of a record, as committed in `record-v2.schema.json`."""
     return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Record)), indent=1) + b"\n"

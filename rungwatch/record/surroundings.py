@@ -48,13 +48,18 @@ def revision(folder: Path) -> str | None:
 
 
 @functools.cache
-def code_digest() -> str:
-    """Return a hash over the tool's own source: verdicts of another version are not reused."""
+def code_digest(*parts: str) -> str:
+    """Return a hash over the tool's own source: what another version made is not reused.
+
+    `parts` are the packages that take part ("artifact"), all of them where none is named.
+    """
     root = Path(rungwatch.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+        name = path.relative_to(root)
+        if not parts or name.parts[0] in parts:
+            digest.update(name.as_posix().encode() + b"\0")
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
 

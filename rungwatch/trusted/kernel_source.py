@@ -88,11 +88,20 @@ class KernelCode:
         """Say whether the TMA engine is asked to read a tile from SMEM."""
         return name_of(call) == "Tx.copy_async" and _buffer(call, 1) in self.smem
 
+    def is_bulk_load(self, call: ast.Call) -> bool:
+        """Say whether the TMA engine is asked to write a tile to SMEM."""
+        return name_of(call) == "Tx.copy_async" and _buffer(call, 0) in self.smem
+
     def value(self, node: ast.expr) -> object:
         """Return the value of a plain constant or of the name of one; None for anything else."""
         if isinstance(node, ast.Name):
             node = self.constants.get(node.id, node)
         return node.value if isinstance(node, ast.Constant) else None
+
+
+def calls_in(node: ast.AST) -> list[ast.Call]:
+    """Return every call below a node."""
+    return [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
 
 
 def _buffer(call: ast.Call, place: int) -> str:

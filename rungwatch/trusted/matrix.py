@@ -65,6 +65,9 @@ _QUICK_LARGER: tuple[str, ...] = ("over-ring",)
 # What `quick` runs on its larger shape: a general case, and each result traced to one element.
 _QUICK_DISTRIBUTIONS = ("normal", "onehot", "onehot-b", "integer")
 
+# Squares whose machine code and cost are compared between commits, and which are timed.
+BENCH_SIZES = (1024, 2048, 4096, 8192)
+
 # Kernels that are not persistent do not look at the SM count: one value names their problems.
 _UNUSED_SM_COUNT = 1
 
@@ -110,6 +113,22 @@ def numerics_problems(declaration: Declaration, depth: Depth) -> list[Problem]:
 def checker_shapes(declaration: Declaration, depth: Depth) -> list[Shape]:
     """Return the shapes for synccheck and racecheck; rules may leave fewer than are planned."""
     return _shapes(declaration, _CHECKER_SCHEDULES[depth])
+
+
+def bench_shapes(declaration: Declaration, sm_count: int) -> list[Shape]:
+    """Return the nearest valid shape to each square of `BENCH_SIZES`, sorted, each once."""
+    rules = declaration.rules
+    return sorted(
+        {
+            Shape(
+                rules.M.nearest(size),
+                rules.N.nearest(size),
+                rules.K.nearest(size),
+                rules.sm_count.nearest(sm_count),
+            )
+            for size in BENCH_SIZES
+        }
+    )
 
 
 def situations(declaration: Declaration) -> dict[Shape, tuple[str, ...]]:

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rungwatch.trusted.kernel_source import KernelCode, kernels_in, name_of
+from rungwatch.trusted.kernel_source import KernelCode, calls_in, kernels_in, name_of
 
 TMEM_COLUMNS = 512
 _CTA_BARRIERS = ("T.cuda.cta_sync", "T.cuda.cluster_sync")
@@ -237,6 +237,44 @@ def _end(kernel: KernelCode) -> Iterator[Broken]:
         yield Broken(line, "cluster-end", "the last barrier of a cluster's CTA is not cluster_sync")
 
 
+def _drains(kernel: KernelCode) -> Iterator[Broken]:
+    """In a cluster, commits arrive from the peer: who waits for them waits for the last as well.
+
+    A barrier at the end orders the MMAs, not the arrivals that their commits cause elsewhere.
+    """
+    if not kernel.named("T.cta_id_in_cluster"):
+        return
+    for node in ast.walk(kernel.function):
+        if not (isinstance(node, ast.If) and name_of(node.test) == "T.cuda.elect_sync"):
+            continue
+        loads = any(kernel.is_bulk_load(call) for call in calls_in(node))
+        rings = {
+            ast.unparse(inner.targets[0]): ast.unparse(inner.value.args[0])
+            for inner in node.body
+            if isinstance(inner, ast.Assign)
+            and isinstance(inner.value, ast.Call)
+            and name_of(inner.value) == "PipelineState"
+        }
+        for place, inner in enumerate(node.body):
+            if not (loads and isinstance(inner, ast.While)):
+                continue
+            waited = {
+                name_of(call)
+                for call in calls_in(inner)
+                if kernel.barrier_class(call, "wait") == "TCGen05Bar"
+            }
+            after = [ast.unparse(statement) for statement in node.body[place + 1 :]]
+            for wait in sorted(waited):
+                drains = (
+                    f"for _ in T.serial({depth}):\n    {wait}({ring}.stage, {ring}.phase)"
+                    f"\n    {ring}.advance()"
+                    for ring, depth in rings.items()
+                )
+                if not any(drain in after for drain in drains):
+                    what = f"no loop over the whole ring follows, of {wait} and advance"
+                    yield Broken(inner.lineno, "cluster-drain", what)
+
+
 def _roles(kernel: KernelCode) -> Iterator[Broken]:
     """A warp of which one thread had a role meets again before the CTA's barrier."""
     for node in ast.walk(kernel.function):
@@ -249,4 +287,4 @@ def _roles(kernel: KernelCode) -> Iterator[Broken]:
             yield Broken(node.lineno, "role-end", what)
 
 
-_RULES = (_fences, _free, _commits, _loads, _columns, _stores, _set_up, _end, _roles)
+_RULES = (_fences, _free, _commits, _loads, _columns, _stores, _set_up, _end, _drains, _roles)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rungwatch.cost.tir_cost import METRICS
+from rungwatch.cost.static_cost import METRICS
 from rungwatch.declare.problem import Shape
 from rungwatch.declare.registry import discover
 

@@ -9,17 +9,27 @@ from rungwatch.explain.terminal import render
 
 
 @pytest.fixture
-def rendered(monkeypatch):
-    """Return a function from a record to what an 80-column log without colour holds."""
+def printed(monkeypatch):
+    """Return a function that gives another one a log of 80 columns, and returns what it wrote."""
     # GITHUB_ACTIONS and the like must not change what rich thinks of the file.
     for name in ("FORCE_COLOR", "COLUMNS", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
 
-    def text(record, encoding="utf-8", **options):
+    def text(print_to, encoding="utf-8", **options):
         raw = io.BytesIO()
         file = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
-        render(record, Console(file=file, **{"width": 80, **options}))
+        print_to(Console(file=file, **{"width": 80, **options}))
         return raw.getvalue().decode(encoding)
+
+    return text
+
+
+@pytest.fixture
+def rendered(printed):
+    """Return a function from a record to what such a log holds of it."""
+
+    def text(record, **options):
+        return printed(lambda console: render(record, console), **options)
 
     return text

@@ -1,7 +1,10 @@
 """Records made in code, for the tests of every rendering."""
 
+from msgspec import structs
+
 from rungwatch.backends.job import CheckerReport, Finding
 from rungwatch.decide.exit_code import decide_run
+from rungwatch.decide.settings import DEFAULT_STATIC, Settings
 from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem, Shape
 from rungwatch.record.model import (
@@ -11,6 +14,7 @@ from rungwatch.record.model import (
     Record,
     Row,
     Run,
+    Side,
     Toolchain,
 )
 
@@ -65,6 +69,58 @@ def record(*rows, seconds=41.2):
         verdict=verdict,
         reason=reason,
     )
+
+
+COST = {
+    "registers": 128.0,
+    "local_store_bytes": 4.0,
+    "local_load_bytes": 8.0,
+    "smem_bytes": 99328.0,
+    "instructions": 700.0,
+    "tensor_core_instructions": 16.0,
+    "resident_ctas": 2.0,
+    "waves": 7.0,
+    "last_wave_fill": 0.865,
+}
+
+
+def side(limited_by="latency; tensor core 0.76 of it", **cost):
+    values = {**COST, **{name: float(value) for name, value in cost.items()}}
+    return Side(f"a{sorted(values.items())}", "c0de", values, limited_by)
+
+
+def static_row(size, head, step="step7", base=None, reason=Reason.STATIC_WORSE, **fields):
+    """A case of the gate whose machine code changed."""
+    problem = Problem(Shape(size, size, size, 148), "normal")
+    base = base or side()
+    return row(step, "static", reason, problem=problem, base=base, head=head, **fields)
+
+
+def compared(*rows, static=None):
+    """The record of a gate: no GPU, settings of base, a revision on each side."""
+    made = record(*rows)
+    run = structs.replace(made.run, backend="none", base="b" * 40, revision="c" * 40)
+    settings = Settings(static=DEFAULT_STATIC if static is None else static)
+    return structs.replace(made, run=run, settings=settings)
+
+
+def gate_rows():
+    """What a gate finds of seven kernels, one of each kind."""
+    return [
+        *(
+            row(f"step{i}", "identity", Reason.IDENTICAL, problem=None, message="9 of 9 problems")
+            for i in range(1, 5)
+        ),
+        *(
+            static_row(size, side(smem_bytes=165888), message="smem_bytes 99,328 -> 165,888 B")
+            for size in (1024, 2048)
+        ),
+        *(row("step7", "numerics", row_id=f"n{i}", cached=i < 6) for i in range(12)),
+        *(row("step7", check) for check in ("source", "synccheck", "racecheck")),
+        row("step7", "timing", Reason.NOT_TIMED, problem=None, message="nothing was timed"),
+        row("step8", "numerics", Reason.NUMERICS, message="wrong"),
+        row("step9", "identity", Reason.NO_BASELINE, problem=None, message="added"),
+    ]
 
 
 def comparison(wrong_tiles, *, elements=512 * 768, tile=(128, 128), worst=None, worst_ulp=301):

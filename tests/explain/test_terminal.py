@@ -4,9 +4,20 @@ import pytest
 
 from rungwatch.decide.verdict import EXPLANATIONS, Reason, Verdict
 from rungwatch.declare.problem import Problem, Shape
-from rungwatch.record.model import decode, encode
+from rungwatch.explain.words import SHORT_CHECKS
+from rungwatch.record.model import CHECKS, decode, encode
 
-from .factory import FAMILY, comparison, example, race, record, row, stripe
+from .factory import (
+    FAMILY,
+    compared,
+    comparison,
+    example,
+    gate_rows,
+    race,
+    record,
+    row,
+    stripe,
+)
 
 ESCAPE = "\x1b"
 
@@ -43,6 +54,93 @@ def test_the_summary_counts_by_verdict(rendered):
     assert [text.strip() for text in header[1:3]] == [FAMILY, "numerics"]
     assert [line[2].strip() for line in cells] == ["2 FAIL", "10 ok (4 cached)"]
     assert cells[0][-2].strip() == "1"
+
+
+def summary(text):
+    """Return the cells of the first table, line by line."""
+    lines = text[: text.index("╰")].splitlines()
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line[0] == "│"]
+
+
+def test_the_tools_have_columns_only_where_the_simulator_was_asked(rendered):
+    one = row(check="build", problem=None)
+    assert summary(rendered(record(one)))[0][1:] == ["build", "numerics", "synccheck", "racecheck"]
+    assert summary(rendered(compared(one)))[0][1:] == ["build"]
+    assert summary(rendered(compared(one, row())))[0][1:] == ["build", "numerics"]
+
+
+def test_the_summary_of_a_gate_fits_80_columns_whole(rendered):
+    text = rendered(compared(*gate_rows()))
+    table = text[: text.index("╯")]
+    assert max(map(len, table.splitlines())) <= 80
+    lines = summary(text)
+    assert lines[1] == ["ell", "ident.", "src", "num.", "sync", "race", "cost", "time"]
+    assert ["step1", "1 identical", *"------"] in lines
+    assert ["step9", "1 new", *"------"] in lines
+    assert [
+        "step7", "-", "1 ok", "12 ok", "1 ok", "1 ok", "2 REGRESSION", "1 INCONCLUSIVE",
+    ] in lines  # fmt: skip
+    assert ["", "", "", "(6 cached)", "", "", "", ""] in lines
+
+
+def test_a_wide_console_has_the_full_names(rendered):
+    lines = summary(rendered(compared(*gate_rows()), width=160))
+    assert lines[0] == [
+        FAMILY, "identity", "source", "numerics", "synccheck", "racecheck", "static", "timing",
+    ]  # fmt: skip
+    assert "12 ok (6 cached)" in next(line for line in lines if line[0] == "step7")
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 100])
+def test_a_summary_with_every_check_is_folded_never_cut(rendered, width):
+    rows = [
+        row("step1_matrix", check, reason, problem=None)
+        for check in CHECKS
+        for reason in (Reason.COVERAGE_REDUCED, Reason.OK, Reason.PROBLEM_REFUSED)
+    ]
+    text = rendered(compared(*rows), width=width)
+    lines = summary(text)
+    heads = ["".join(cells) for cells in zip(*_until(lines, "step"), strict=True)]
+    assert heads[1:-1] == [SHORT_CHECKS[check] for check in CHECKS]
+    bodies = ["".join(cells) for cells in zip(*lines[len(_until(lines, "step")) :], strict=True)]
+    assert bodies == ["step1_matrix", *["1INVALID1ok"] * len(CHECKS), "11"]
+    assert "…" not in text
+
+
+def _until(lines, name):
+    return lines[: next(i for i, cells in enumerate(lines) if cells[0].startswith(name))]
+
+
+@pytest.mark.parametrize(
+    ("reason", "cell"),
+    [
+        (Reason.OK, "2 ok"),
+        (Reason.IDENTICAL, "2 identical"),
+        (Reason.NO_BASELINE, "2 new"),
+        (Reason.CHANGED, "2 changed"),
+        (Reason.ACCEPTED, "2 accepted"),
+        (Reason.STATIC_BETTER, "2 IMPROVED"),
+    ],
+)
+def test_a_cell_says_why_it_passed(rendered, reason, cell):
+    rows = [row(check="static", reason=reason, row_id=f"r{i}") for i in range(2)]
+    assert summary(rendered(compared(*rows)))[1] == ["step7", cell]
+
+
+def test_the_worst_is_told_first_and_never_pushed_out(rendered):
+    rows = [
+        row(reason=reason, row_id=reason.value)
+        for reason in (
+            Reason.NOT_TIMED,
+            Reason.COVERAGE_REDUCED,
+            Reason.KERNEL_BUILD,
+            Reason.STATIC_WORSE,
+            Reason.NUMERICS,
+        )
+    ]
+    text = rendered(compared(*rows))
+    told = [line.split("(")[0] for line in text.splitlines() if re.match(r"[A-Z]+\(.*\)  \S", line)]
+    assert told == ["FAIL", "REGRESSION", "INVALID", "FAIL"]  # the last one is the run's
 
 
 def test_a_failure_says_what_where_and_what_next(rendered):

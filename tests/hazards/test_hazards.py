@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from rungwatch.backends.job import Failure, Stage, Tool
-from rungwatch.backends.simulator.failures import JobError
-from rungwatch.backends.simulator.loading import build_kernel
 from rungwatch.check.plan import Selection, plan_check
 from rungwatch.decide.verdict import Verdict
 from rungwatch.declare.problem import Shape
 from rungwatch.declare.registry import discover
 from rungwatch.declare.subject import Subject, from_file
+from rungwatch.load.failures import JobError
+from rungwatch.load.kernel import build_kernel
 from rungwatch.record.model import Row
 from rungwatch.trusted.matrix import Depth, refused_shapes
 from rungwatch.trusted.source_rules import broken_rules

@@ -108,6 +108,7 @@ def result_of(
         outputs=outputs,
         failed=answer.failed,
         report=answer.report,
+        work=answer.work,
         failure=failure,
         self_contained=answer.self_contained,
         seconds={

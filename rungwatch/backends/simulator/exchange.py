@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rungwatch.backends.job import CheckerReport, Job, JobFailure
+from rungwatch.cost.work import Work
 
 type Arrays = Mapping[str, NDArray[np.uint16]]
 
@@ -34,6 +35,7 @@ class Answer(msgspec.Struct, frozen=True):
     outputs: tuple[str, ...] = ()
     failed: dict[str, JobFailure] = {}
     report: CheckerReport | None = None
+    work: Work | None = None
     failure: JobFailure | None = None
     self_contained: bool = False
     engine: str | None = None

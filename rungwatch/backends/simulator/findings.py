@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from rungwatch.backends.job import CheckerReport, Finding
-from rungwatch.backends.simulator.failures import shorten, without_folders
+from rungwatch.load.failures import shorten, without_folders
 
 _MOST_FINDINGS = 20
 _LONGEST_MESSAGE = 500

@@ -23,16 +23,16 @@ from tirx_harness.numsim.transpiler.build import _dependency_key
 
 from rungwatch.backends.job import CheckerReport, Failure, JobFailure, Stage, Tool
 from rungwatch.backends.simulator.exchange import Arrays
-from rungwatch.backends.simulator.failures import (
+from rungwatch.backends.simulator.findings import ran_out_of_time, report_of, source_line
+from rungwatch.declare.problem import Shape
+from rungwatch.load.failures import (
     JobError,
     describe,
     describe_execution,
     shorten,
     without_folders,
 )
-from rungwatch.backends.simulator.findings import ran_out_of_time, report_of, source_line
-from rungwatch.backends.simulator.loading import Kernel
-from rungwatch.declare.problem import Shape
+from rungwatch.load.kernel import Kernel
 from rungwatch.trusted.buffers import extents, view
 
 type Checker = Literal["synccheck", "racecheck"]
@@ -41,6 +41,7 @@ _CHECKERS: dict[Tool, tuple[Checker, Any]] = {
     Tool.SYNCCHECK: ("synccheck", SyncCheckReport),
     Tool.RACECHECK: ("racecheck", RaceReport),
 }
+TARGET = "sm_100a"  # the one that is simulated
 # The two ways in which the simulator says during a run that it, not the kernel, is at fault.
 _SIMULATOR_AT_FAULT = ("unsupported ", "panicked while being polled")
 _CARGO_AT_FAULT = "Rust dependency build failed"

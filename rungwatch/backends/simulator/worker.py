@@ -5,6 +5,7 @@
 Ends with exit code 0 whatever became of the kernel; anything else is a fault of the tool.
 """
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -20,8 +21,9 @@ from rungwatch.backends.simulator.exchange import (
     write_arrays,
     write_whole,
 )
-from rungwatch.backends.simulator.failures import JobError
 from rungwatch.backends.supervise import WorkerFiles
+from rungwatch.cost.work import UnwalkableError
+from rungwatch.load.failures import JobError
 
 
 def main(path: Path) -> None:
@@ -40,7 +42,8 @@ def main(path: Path) -> None:
 def _do(job: Job, threads: int, folder: JobFolder, files: WorkerFiles) -> None:
     # Imported here: it takes a second, which belongs to a stage of its own.
     from rungwatch.backends.simulator import tools
-    from rungwatch.backends.simulator.loading import build_kernel
+    from rungwatch.cost.count import work_of
+    from rungwatch.load.kernel import build_kernel
 
     kernel = build_kernel(job.source, job.shape, files.enter)
     files.enter(Stage.TRANSPILE)
@@ -61,6 +64,12 @@ def _do(job: Job, threads: int, folder: JobFolder, files: WorkerFiles) -> None:
             report = tools.run_checker(job.tool, kernel, arrays, job.shape, threads)
             answer = msgspec.structs.replace(answer, report=report)
         _say(folder, answer)
+    if job.tool is Tool.NUMERICS:
+        files.enter(Stage.COUNT)
+        # What can't be counted is still compared: a kernel from outside may use other means.
+        with contextlib.suppress(UnwalkableError):
+            work = work_of(kernel.func, tools.TARGET)
+            _say(folder, msgspec.structs.replace(answer, work=work))
 
 
 def _say(folder: JobFolder, answer: Answer) -> None:

@@ -36,8 +36,8 @@ def shorten(text: str, longest: int = _LONGEST) -> str:
 
 
 def without_folders(text: str) -> str:
-    """Return `text` with absolute paths of Python files reduced to their names."""
-    return re.sub(r"/[^\s'\"<>|:]*/([^\s/'\"<>|:]+\.py)\b", r"\1", text)
+    """Return `text` with absolute paths of source files reduced to their names."""
+    return re.sub(r"/[^\s'\"<>|:(]*/([^\s/'\"<>|:(]+\.(?:py|h|hpp|cuh|cu))\b", r"\1", text)
 
 
 def describe(error: BaseException, kernel_file: str | None) -> str:

@@ -16,9 +16,9 @@ from types import ModuleType
 from typing import Any
 
 from rungwatch.backends.job import Failure, KernelSource, Stage
-from rungwatch.backends.simulator.failures import JobError, describe
-from rungwatch.backends.simulator.outside import OutsideWatch
 from rungwatch.declare.problem import Shape
+from rungwatch.load.failures import JobError, describe
+from rungwatch.load.outside import OutsideWatch
 from rungwatch.trusted.buffers import extents
 
 # The names that make a module one of the tirx-kernels protocol.

@@ -16,7 +16,7 @@ import pytest
 
 from rungwatch.backends.job import KernelSource
 
-from .kernels import SHAPE, tiny
+from ..backends.kernels import SHAPE, tiny
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("tvm") is None, reason="needs the extra `sim`"
@@ -25,8 +25,8 @@ pytestmark = pytest.mark.skipif(
 LOAD = """
 import sys, msgspec
 from rungwatch.backends.job import KernelSource
-from rungwatch.backends.simulator.failures import JobError
-from rungwatch.backends.simulator.loading import build_kernel
+from rungwatch.load.failures import JobError
+from rungwatch.load.kernel import build_kernel
 from rungwatch.declare.problem import Shape
 source = msgspec.json.decode(sys.argv[1], type=KernelSource)
 try:
