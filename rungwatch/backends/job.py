@@ -12,6 +12,7 @@ import msgspec
 
 from rungwatch.cost.work import Work
 from rungwatch.declare.problem import Shape
+from rungwatch.declare.protocol import Target
 
 
 class BackendUnavailableError(RuntimeError):
@@ -24,6 +25,16 @@ class Tool(StrEnum):
     NUMERICS = "numerics"
     SYNCCHECK = "synccheck"
     RACECHECK = "racecheck"
+    SANITIZER_MEMCHECK = "sanitizer-memcheck"
+    SANITIZER_RACECHECK = "sanitizer-racecheck"
+    SANITIZER_SYNCCHECK = "sanitizer-synccheck"
+
+
+# What each backend does. The simulator's checkers read the program; those of compute-sanitizer
+# watch the machine code run on the device.
+SIMULATOR_TOOLS = (Tool.NUMERICS, Tool.SYNCCHECK, Tool.RACECHECK)
+SANITIZERS = (Tool.SANITIZER_MEMCHECK, Tool.SANITIZER_RACECHECK, Tool.SANITIZER_SYNCCHECK)
+DEVICE_TOOLS = (Tool.NUMERICS, *SANITIZERS)
 
 
 class KernelSource(msgspec.Struct, frozen=True):
@@ -47,13 +58,22 @@ class Job(msgspec.Struct, frozen=True):
 
     `inputs` names the problems, each stored as an .npz file of that name with the flat
     uint16 arrays A, B and D, guard bands included (`rungwatch.trusted.buffers`). The worker
-    writes the arrays as the kernel left them to the file of the same name in `outputs/`.
+    writes the arrays as the kernel left them to the file of the same name in `outputs/`. The
+    simulator runs `source`; a device runs the artifact of `kernel` (its key in the registry) for
+    `target`, built from that source.
     """
 
     tool: Tool
     source: KernelSource
     shape: Shape
     inputs: tuple[str, ...]
+    kernel: str | None = None
+    target: Target | None = None
+
+    @property
+    def work(self) -> int:
+        """Multiply-adds of all problems together."""
+        return self.shape.m * self.shape.n * self.shape.k * len(self.inputs)
 
 
 class Stage(StrEnum):
@@ -65,6 +85,7 @@ class Stage(StrEnum):
     TRANSPILE = "transpile"
     COMPILE = "compile"
     COUNT = "count"
+    COPY = "copy"
     RUN = "run"
 
 
@@ -81,6 +102,9 @@ class Failure(StrEnum):
     DEADLINE = "deadline"
     MEMORY_LIMIT = "memory-limit"
     WORKER_DIED = "worker-died"
+    BAD_OUTPUT = "bad-output"
+    NO_ARTIFACT = "no-artifact"
+    ARTIFACT_REFUSED = "artifact-refused"
     CHECKER_BUDGET = "checker-budget"
 
 
@@ -94,7 +118,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class CheckerReport(msgspec.Struct, frozen=True):
-    """What synccheck or racecheck said: `verdict` is clean, review, incomplete or error."""
+    """What a checker said: `verdict` is clean, review, incomplete or error."""
 
     verdict: str
     findings: tuple[Finding, ...]
@@ -112,7 +136,8 @@ class JobResult(msgspec.Struct, frozen=True):
     """What a job gave.
 
     `failure` is set where the whole job ended early; `outputs` names the .npz files that were
-    written, `failed` the problems that have none and why; `report` is a checker's answer;
+    written, `failed` the problems that have none and why; `unstable` says of a problem how its
+    output changed when it was run once more; `report` is a checker's answer;
     `work` what the program executes for the shape, None where that can't be counted.
     `self_contained` says that loading the kernel brought in no local file but its own, so that
     its file's hash stands for its code. `seconds` is wall time by stage: never a measurement.
@@ -120,6 +145,7 @@ class JobResult(msgspec.Struct, frozen=True):
 
     outputs: dict[str, Path] = {}
     failed: dict[str, JobFailure] = {}
+    unstable: dict[str, str] = {}
     report: CheckerReport | None = None
     work: Work | None = None
     failure: JobFailure | None = None

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rungwatch.backends.exchange import JobFolder, write_arrays
 from rungwatch.backends.job import (
     CheckerReport,
     Failure,
@@ -16,7 +17,7 @@ from rungwatch.backends.job import (
     Tool,
 )
 from rungwatch.backends.simulator.backend import default_deadline_s, result_of
-from rungwatch.backends.simulator.exchange import Answer, JobFolder, write_arrays
+from rungwatch.backends.simulator.exchange import Answer
 from rungwatch.backends.supervise import Ended, Ending, Event, Limits
 from rungwatch.declare.problem import Shape
 from rungwatch.trusted.buffers import make

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rungwatch.backends.exchange import read_arrays
 from rungwatch.backends.job import Failure, Job, JobResult, KernelSource, Tool
 from rungwatch.backends.simulator.backend import SimulatorBackend
-from rungwatch.backends.simulator.exchange import read_arrays
 from rungwatch.trusted.buffers import extents, guard_breach, make, unwritten, view
 from tests.backends.kernels import SHAPE, tiny, write
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from rungwatch.backends.exchange import JobFolder
 from rungwatch.backends.job import Failure, Job, JobFailure, JobResult, KernelSource, Stage, Tool
 from rungwatch.backends.simulator.backend import result_of
 from rungwatch.backends.simulator.cache import SimulatorCache
-from rungwatch.backends.simulator.exchange import JobFolder
 from rungwatch.backends.simulator.launch import launch
 from rungwatch.backends.simulator.toolchain import Toolchain
 from rungwatch.backends.supervise import Limits

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from rungwatch.backends.ending import died, failure_of, is_sound, seconds_of
+from rungwatch.backends.exchange import Arrays, JobFolder
 from rungwatch.backends.job import (
     BackendUnavailableError,
     Failure,
@@ -16,13 +18,11 @@ from rungwatch.backends.job import (
 )
 from rungwatch.backends.simulator.cache import simulator_cache
 from rungwatch.backends.simulator.engines import Engines
-from rungwatch.backends.simulator.exchange import Answer, Arrays, JobFolder, read_arrays
+from rungwatch.backends.simulator.exchange import Answer
 from rungwatch.backends.simulator.launch import launch
-from rungwatch.backends.supervise import Ended, Ending, Limits
+from rungwatch.backends.supervise import Ended, Limits
 from rungwatch.cache import cache_dir
-from rungwatch.trusted.buffers import malformed
 
-_GIB = 1024**3
 # Deadlines are for hangs, so they are generous. Measured on two cores that were shared by ten other
 # processes: up to 35 s to start and translate, and 6e-8 s a multiply-add to run or check.
 _START_S = 300.0
@@ -79,9 +79,7 @@ class SimulatorBackend:
 
 def default_deadline_s(job: Job) -> float:
     """Return the wall time after which a job is taken for hung, also on a busy machine."""
-    shape = job.shape
-    work = shape.m * shape.n * shape.k * len(job.inputs)
-    return _START_S + work * _MULTIPLY_ADD_S[job.tool]
+    return _START_S + job.work * _MULTIPLY_ADD_S[job.tool]
 
 
 def result_of(
@@ -92,17 +90,17 @@ def result_of(
     Nothing that a worker claims is taken as it is: an output counts where its file holds arrays
     of the right names, type and size.
     """
-    failure = _worker_failure(limits, ended)
+    failure = failure_of(limits, ended)
     if answer is None:
         answer = Answer()
         if failure is None:
-            failure = _died(ended, "the worker left no answer that can be read")
+            failure = died(ended, "the worker left no answer that can be read")
     elif failure is None:
         failure = answer.failure
     outputs = {
         name: folder.output(name)
         for name in answer.outputs
-        if name in job.inputs and _is_sound(folder.output(name), job)
+        if name in job.inputs and is_sound(folder, name, job)
     }
     return JobResult(
         outputs=outputs,
@@ -111,48 +109,5 @@ def result_of(
         work=answer.work,
         failure=failure,
         self_contained=answer.self_contained,
-        seconds={
-            Stage(name): seconds
-            for name, seconds in ended.seconds_by_stage.items()
-            if name in set(Stage)
-        },
+        seconds=seconds_of(ended),
     )
-
-
-def _worker_failure(limits: Limits, ended: Ended) -> JobFailure | None:
-    match ended.ending:
-        case Ending.DEADLINE:
-            message = f"ended from outside after {ended.seconds:.0f} s, in {_where(ended)}"
-            return JobFailure(Failure.DEADLINE, _stage(ended), message)
-        case Ending.MEMORY:
-            message = (
-                f"used {ended.peak_memory_bytes / _GIB:.1f} GiB of memory, more than the"
-                f" {limits.memory_bytes / _GIB:.1f} GiB that it may, in {_where(ended)}"
-            )
-            return JobFailure(Failure.MEMORY_LIMIT, _stage(ended), message)
-        case Ending.CANCELLED:
-            return _died(ended, "cancelled")
-        case Ending.EXITED:
-            if ended.ok:
-                return None
-            return _died(ended, f"the worker died in {_where(ended)}, {ended.describe()}")
-
-
-def _died(ended: Ended, message: str) -> JobFailure:
-    return JobFailure(Failure.WORKER_DIED, _stage(ended), message)
-
-
-def _stage(ended: Ended) -> Stage:
-    return Stage(ended.last_stage) if ended.last_stage in set(Stage) else Stage.START
-
-
-def _where(ended: Ended) -> str:
-    detail = ended.events[-1].detail if ended.events else ""
-    return f"stage {_stage(ended)}{f' of {detail}' if detail else ''}"
-
-
-def _is_sound(path: Path, job: Job) -> bool:
-    try:
-        return malformed(read_arrays(path), job.shape) is None
-    except Exception:  # a hostile file can make numpy's reader raise nearly anything
-        return False

@@ -14,7 +14,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from rungwatch.backends.job import BackendUnavailableError, Job, KernelSource, Tool
+from rungwatch.backends.job import (
+    SIMULATOR_TOOLS,
+    BackendUnavailableError,
+    Job,
+    KernelSource,
+    Tool,
+)
 from rungwatch.backends.simulator.cache import SimulatorCache, limit_bytes, prune
 from rungwatch.backends.simulator.launch import launch
 from rungwatch.backends.simulator.toolchain import (
@@ -39,7 +45,7 @@ class Engines:
     def __init__(self, cache: SimulatorCache, say: Callable[[str], None]) -> None:
         self._cache = cache
         self._say = say
-        self._locks = {tool: threading.Lock() for tool in Tool}
+        self._locks = {tool: threading.Lock() for tool in SIMULATOR_TOOLS}
         self._pruning = threading.Lock()
         self._pruned = False
 
@@ -73,7 +79,7 @@ class Engines:
                 f"the cache folder {root} can't be written: set RUNGWATCH_CACHE_DIR to one that can"
             )
 
-    def ensure_all(self, tools: Iterable[Tool] = tuple(Tool)) -> None:
+    def ensure_all(self, tools: Iterable[Tool] = SIMULATOR_TOOLS) -> None:
         """Build the engines of `tools`, two at a time: cargo alone leaves a core idle.
 
         Raises:

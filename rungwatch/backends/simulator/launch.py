@@ -7,9 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from rungwatch.backends.exchange import Arrays, JobFolder
 from rungwatch.backends.job import Job
 from rungwatch.backends.simulator.cache import SimulatorCache
-from rungwatch.backends.simulator.exchange import Answer, Arrays, JobFolder, Order
+from rungwatch.backends.simulator.exchange import Answer, Order
 from rungwatch.backends.simulator.toolchain import Toolchain, worker_environment
 from rungwatch.backends.supervise import Ended, Limits, supervise
 

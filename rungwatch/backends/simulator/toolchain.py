@@ -15,12 +15,11 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import rungwatch
+from rungwatch.backends.environment import import_path, passed_on
 from rungwatch.backends.job import BackendUnavailableError, Tool
 
 OLDEST_CARGO = (1, 89)
@@ -35,7 +34,7 @@ _SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 # All that a worker sees of the caller's environment: what cargo needs to find its registry and
 # toolchain, and nothing that could be a secret of a CI job.
 _PASSED_ON = (
-    "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV",
+    "HOME", "USER", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "VIRTUAL_ENV",
     "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "RUSTUP_AUTO_INSTALL",
     "http_proxy", "https_proxy", "no_proxy", "all_proxy",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY",
@@ -117,15 +116,7 @@ def worker_environment(
     tool: Tool, toolchain: Toolchain, cache: Path, temporary: Path
 ) -> dict[str, str]:
     """Return the whole environment of a worker whose temporary files go to `temporary`."""
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    root = Path(rungwatch.__file__).parents[1]
-    # The worker runs in another folder, where a relative path would mean something else.
-    inherited = environment.pop("PYTHONPATH", "").split(os.pathsep)
-    folders = [str(Path(folder).absolute()) for folder in inherited if folder]
-    if root != Path(sysconfig.get_path("purelib")):  # run from a checkout, not installed
-        folders.insert(0, str(root))
-    if folders:
-        environment["PYTHONPATH"] = os.pathsep.join(folders)
+    environment = passed_on(_PASSED_ON) | import_path()
     return environment | {
         "PATH": _path(toolchain),
         "TMPDIR": str(temporary),

@@ -21,8 +21,8 @@ from tirx_harness.numsim.errors import (
 )
 from tirx_harness.numsim.transpiler.build import _dependency_key
 
+from rungwatch.backends.exchange import Arrays
 from rungwatch.backends.job import CheckerReport, Failure, JobFailure, Stage, Tool
-from rungwatch.backends.simulator.exchange import Arrays
 from rungwatch.backends.simulator.findings import ran_out_of_time, report_of, source_line
 from rungwatch.declare.problem import Shape
 from rungwatch.load.failures import (

@@ -11,16 +11,10 @@ from pathlib import Path
 
 import msgspec
 
+from rungwatch.backends.exchange import JobFolder, read_arrays, write_arrays, write_whole
 from rungwatch.backends.job import Job, Stage, Tool
 from rungwatch.backends.simulator.cache import in_use
-from rungwatch.backends.simulator.exchange import (
-    Answer,
-    JobFolder,
-    Order,
-    read_arrays,
-    write_arrays,
-    write_whole,
-)
+from rungwatch.backends.simulator.exchange import Answer, Order
 from rungwatch.backends.supervise import WorkerFiles
 from rungwatch.cost.work import UnwalkableError
 from rungwatch.load.failures import JobError
