@@ -12,9 +12,13 @@ MANIFEST_FILE = "manifest.json"
 
 
 class Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One case: the artifact it gave, or None and why."""
+    """One case: the artifact it gave, or None and why.
+
+    `source_sha256` is the hash of the kernel's file: an artifact stands for no other version of it.
+    """
 
     kernel: str
+    source_sha256: str | None
     shape: Shape
     target: Target
     artifact: str | None
@@ -29,7 +33,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     revision: str | None
     toolchain: dict[str, str]
     items: tuple[Item, ...]
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
 
 
 def encode_manifest(manifest: Manifest) -> bytes:

@@ -54,23 +54,6 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True)
-class NoBackend:
-    """A backend that this version does not have: every case is INVALID(backend-unavailable)."""
-
-    name: str
-
-    def prepare(self, tools: Iterable[Tool]) -> None:
-        """Say that there is none."""
-        raise BackendUnavailableError(
-            f"this version has no {self.name} backend: leave out --backend, or give --backend sim"
-        )
-
-    def run(self, *_args: object, **_options: object) -> JobResult:
-        """Never reached: `prepare` comes first."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
 class Progress:
     """What a progress display is told: a job began, or ended with rows."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from rungwatch.backends.job import CheckerReport, JobFailure, JobResult, Tool
+from rungwatch.backends.job import SANITIZERS, CheckerReport, JobFailure, JobResult, Tool
 from rungwatch.check.plan import PlannedJob
 from rungwatch.cost.work import mismatches
 from rungwatch.decide.verdict import Reason, verdict_of
@@ -15,7 +15,11 @@ from rungwatch.trusted.compare import compare
 
 Arrays = Mapping[str, NDArray[np.uint16]]
 
-_CHECKER_REASON = {Tool.SYNCCHECK: Reason.SYNCCHECK, Tool.RACECHECK: Reason.RACECHECK}
+_CHECKER_REASON = {
+    Tool.SYNCCHECK: Reason.SYNCCHECK,
+    Tool.RACECHECK: Reason.RACECHECK,
+    **dict.fromkeys(SANITIZERS, Reason.SANITIZER),
+}
 
 
 def make_row(
@@ -78,6 +82,10 @@ def judge(
             wrong = mismatches(result.work, problem.shape) if result.work is not None else ()
             if reason is Reason.OK and wrong:
                 reason, message = Reason.WORK_MISMATCH, f"D is right, but {'; '.join(wrong)}"
+            if (change := result.unstable.get(str(problem))) is not None:
+                message = f"{message}; {change}"
+                if reason is Reason.OK:
+                    reason = Reason.NONDETERMINISTIC
         rows.append(
             make_row(planned, problem, reason, message, seconds=seconds, comparison=comparison)
         )

@@ -3,31 +3,62 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rungwatch.backends.job import Job, Tool
+from rungwatch.backends.job import SIMULATOR_TOOLS, Job, Tool
+from rungwatch.cost.targets import SM_FACTS
 from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem, Shape
-from rungwatch.declare.protocol import TARGETS
+from rungwatch.declare.protocol import TARGETS, Target
 from rungwatch.declare.subject import Subject
 from rungwatch.record.model import CheckName, Row
 from rungwatch.trusted import inputs, matrix
 from rungwatch.trusted.matrix import Depth
 
-SIMULATED_TARGETS = frozenset({"sm_100a"})
+SIMULATED_TARGETS: frozenset[Target] = frozenset({"sm_100a"})
 CHECKER_DISTRIBUTION = "normal"
 DEFAULT_TILE = (128, 128, 64)
-ALL_TOOLS = tuple(Tool)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a backend can run on this machine: kernels for `targets`, with `tools`.
+
+    `lacking` are tools of the backend that this machine has not, and `lack` says why. A kernel
+    that has none of `targets` is skipped for the reason `other_target`. `options` are those that
+    run a row again here.
+    """
+
+    targets: frozenset[Target]
+    tools: tuple[Tool, ...]
+    other_target: Reason
+    options: str
+    lacking: tuple[Tool, ...] = ()
+    lack: str = ""
+
+
+SIMULATOR = Reach(
+    SIMULATED_TARGETS, SIMULATOR_TOOLS, Reason.TARGET_NOT_SIMULATED, options="--no-cache"
+)
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the command line asks for. `shape` None means the required matrix at `depth`."""
+    """What the command line asks for. `shape` None means the required matrix at `depth`.
+
+    `tools` None means all that the backend has. Where a GPU is required, what would be skipped
+    for lack of the right one, or of a tool beside it, is INVALID.
+    """
 
     depth: Depth = Depth.QUICK
     shape: Shape | None = None
     distributions: tuple[str, ...] = ()
     seed: int = 0
-    tools: tuple[Tool, ...] = ALL_TOOLS
+    tools: tuple[Tool, ...] | None = None
     target: str | None = None
+    gpu_required: bool = False
+
+    def among(self, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """Return those of `tools` that are asked for."""
+        return tuple(tool for tool in tools if self.tools is None or tool in self.tools)
 
 
 @dataclass(frozen=True)
@@ -35,9 +66,10 @@ class PlannedJob:
     """One job and the rows it will give, one a problem (numerics) or one in all (checkers)."""
 
     subject: Subject
-    target: str | None
+    target: Target | None
     tool: Tool
     problems: tuple[Problem, ...]
+    options: str = SIMULATOR.options
 
     @property
     def shape(self) -> Shape:
@@ -57,7 +89,14 @@ class PlannedJob:
 
     def job(self, problems: Sequence[Problem]) -> Job:
         """Return the job for a worker that runs `problems` (those that no cache answered)."""
-        return Job(self.tool, self.subject.source, self.shape, tuple(map(str, problems)))
+        return Job(
+            self.tool,
+            self.subject.source,
+            self.shape,
+            tuple(map(str, problems)),
+            self.subject.key,
+            self.target,
+        )
 
     def row_id(self, problem: Problem) -> str:
         """Return the name of a row: step7-512x768x320-sm4-normal, ...-sm4-synccheck."""
@@ -72,7 +111,7 @@ class PlannedJob:
             words += f" --dist {problem.distribution}"
         if problem.seed:
             words += f" --seed {problem.seed}"
-        return f"rungwatch check {self.subject.selector} {words} --no-cache"
+        return f"rungwatch check {self.subject.selector} {words} {self.options}"
 
 
 @dataclass(frozen=True)
@@ -87,8 +126,8 @@ class AllRefusedError(ValueError):
     """Every chosen kernel's rules exclude the shape that was asked for."""
 
 
-def plan_check(subjects: Iterable[Subject], selection: Selection) -> Plan:
-    """Return the jobs for `subjects`.
+def plan_check(subjects: Iterable[Subject], selection: Selection, reach: Reach = SIMULATOR) -> Plan:
+    """Return the jobs for `subjects` on a backend of the given reach.
 
     Raises:
         AllRefusedError: a shape was named that no chosen kernel supports; the message has one
@@ -98,14 +137,18 @@ def plan_check(subjects: Iterable[Subject], selection: Selection) -> Plan:
     rows: list[Row] = []
     refusals: list[str] = []
     for subject in subjects:
-        row, target = _known_without_running(subject, selection)
+        row, target = _known_without_running(subject, selection, reach)
         if row is not None:
             rows.append(row)
             if row.reason is Reason.PROBLEM_REFUSED:
                 refusals.append(f"{subject.key}: {row.message}")
             continue
-        found = _jobs(subject, target, selection)
-        if not found:
+        rows += [
+            _skipped(subject, Reason.NO_SANITIZER, reach.lack, selection, tool.value)
+            for tool in selection.among(reach.lacking)
+        ]
+        found = _jobs(subject, target, selection, reach)
+        if not found and selection.among(reach.tools):
             message = "its rules allow no shape of the required matrix: see docs/add-a-kernel.md"
             rows.append(settled_row(subject, Reason.PROTOCOL, message))
         jobs += found
@@ -114,22 +157,33 @@ def plan_check(subjects: Iterable[Subject], selection: Selection) -> Plan:
     return Plan(tuple(jobs), tuple(rows))
 
 
-def _known_without_running(subject: Subject, selection: Selection) -> tuple[Row | None, str | None]:
+def _known_without_running(
+    subject: Subject, selection: Selection, reach: Reach
+) -> tuple[Row | None, Target | None]:
     """Return the row that settles `subject` unrun, if any, and the target to run it for."""
     if subject.error is not None:
         reason = Reason.KERNEL_LOAD if "SyntaxError" in subject.error else Reason.PROTOCOL
         return settled_row(subject, reason, subject.error), None
     declared = subject.declaration.targets if subject.declaration else TARGETS
     targets = [target for target in declared if selection.target in (None, target)]
-    simulated = [target for target in targets if target in SIMULATED_TARGETS]
-    if not simulated:
-        message = f"no simulator models {', '.join(targets)}"
-        return settled_row(subject, Reason.TARGET_NOT_SIMULATED, message), None
+    possible = [target for target in targets if target in reach.targets]
+    if not possible:
+        message = f"for {', '.join(targets)}; this backend runs {', '.join(sorted(reach.targets))}"
+        return _skipped(subject, reach.other_target, message, selection), None
     if selection.shape is not None and subject.declaration is not None:
         refusal = subject.declaration.rules.refusal(selection.shape)
         if refusal is not None:
             return settled_row(subject, Reason.PROBLEM_REFUSED, refusal), None
-    return None, simulated[0]
+    return None, possible[0]
+
+
+def _skipped(
+    subject: Subject, reason: Reason, message: str, selection: Selection, check: CheckName = "load"
+) -> Row:
+    """Return the row of what this machine can't run: INVALID where that is no excuse."""
+    return settled_row(
+        subject, Reason.GPU_REQUIRED if selection.gpu_required else reason, message, check
+    )
 
 
 def settled_row(subject: Subject, reason: Reason, message: str, check: CheckName = "load") -> Row:
@@ -147,36 +201,45 @@ def settled_row(subject: Subject, reason: Reason, message: str, check: CheckName
     )
 
 
-def _jobs(subject: Subject, target: str | None, selection: Selection) -> list[PlannedJob]:
-    problems = _numerics_problems(subject, selection)
+def _jobs(
+    subject: Subject, target: Target | None, selection: Selection, reach: Reach
+) -> list[PlannedJob]:
+    tools = selection.among(reach.tools)
+    problems = _numerics_problems(subject, target, selection)
     by_shape: dict[Shape, list[Problem]] = {}
     for problem in problems:
         by_shape.setdefault(problem.shape, []).append(problem)
     jobs = [
-        PlannedJob(subject, target, Tool.NUMERICS, tuple(group))
+        PlannedJob(subject, target, Tool.NUMERICS, tuple(group), reach.options)
         for group in by_shape.values()
-        if Tool.NUMERICS in selection.tools
+        if Tool.NUMERICS in tools
     ]
-    for tool in (Tool.SYNCCHECK, Tool.RACECHECK):
-        if tool in selection.tools:
+    for tool in tools:
+        if tool is not Tool.NUMERICS:
             jobs += [
                 PlannedJob(
                     subject,
                     target,
                     tool,
                     (Problem(shape, CHECKER_DISTRIBUTION, selection.seed),),
+                    reach.options,
                 )
                 for shape in _checker_shapes(subject, selection)
             ]
     return jobs
 
 
-def _numerics_problems(subject: Subject, selection: Selection) -> list[Problem]:
+def _numerics_problems(
+    subject: Subject, target: Target | None, selection: Selection
+) -> list[Problem]:
     if selection.shape is not None or subject.declaration is None:
         assert selection.shape is not None  # the CLI asks for a shape with a bare factory
         problems = [Problem(selection.shape, name) for name in inputs.DISTRIBUTIONS]
     else:
         problems = matrix.numerics_problems(subject.declaration, selection.depth)
+        if selection.depth is Depth.DEVICE:
+            assert target is not None  # a declared kernel has one
+            problems += matrix.large_problems(subject.declaration, SM_FACTS[target].sm_count)
     wanted = selection.distributions
     return [
         Problem(problem.shape, problem.distribution, selection.seed)

@@ -1,5 +1,6 @@
 """`rungwatch build`: compile the kernels of any commit into artifacts."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -33,7 +34,7 @@ from rungwatch.cost.targets import SM_FACTS
 from rungwatch.decide.settings import SettingsError, read_settings
 from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem, Shape
-from rungwatch.declare.protocol import TARGETS, Target
+from rungwatch.declare.protocol import TARGETS, Declaration, Target
 from rungwatch.declare.registry import KernelFile, NoKernelsError, select
 from rungwatch.declare.subject import from_file
 from rungwatch.gate.parties import PartyError, party
@@ -41,6 +42,29 @@ from rungwatch.record.files import write_atomically
 from rungwatch.record.model import Row
 from rungwatch.revision.revision import CONFIG_FILE, WORKTREE, Revision, open_revision
 from rungwatch.trusted import matrix
+from rungwatch.trusted.matrix import Depth
+
+_BENCH = "bench"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which shapes to build: those of some purposes, and single ones, for `sms` SMs if given."""
+
+    purposes: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    sms: int | None
+
+    def shapes_of(self, declared: Declaration, target: Target) -> list[Shape]:
+        """Return the shapes to build of a kernel, less those that its rules refuse."""
+        count = self.sms or SM_FACTS[target].sm_count
+        found = [replace(shape, sm_count=count) for shape in self.shapes]
+        for purpose in self.purposes:
+            if purpose == _BENCH:
+                found += matrix.bench_shapes(declared, count)
+            else:
+                found += matrix.required_shapes(declared, Depth(purpose), count)
+        return [s for s in dict.fromkeys(found) if declared.rules.refusal(s) is None]
 
 
 @click.command("build")
@@ -52,11 +76,20 @@ from rungwatch.trusted import matrix
     "--kernel", "-k", "names", multiple=True, help="A kernel of the list (step7). May be repeated."
 )
 @click.option(
+    "--for",
+    "purposes",
+    multiple=True,
+    type=click.Choice([_BENCH, *(depth.value for depth in Depth)]),
+    help="The shapes of what will be done with the artifacts: the four squares that are compared"
+    " and timed (bench), or those of `rungwatch check` with --quick, --full or --device. May be"
+    " repeated. [bench, unless there is a --shape]",
+)
+@click.option(
     "--shape",
     "shape_texts",
     metavar="MxNxK",
     multiple=True,
-    help="A shape instead of the four squares that are compared. May be repeated.",
+    help="A shape beside those of --for. May be repeated.",
 )
 @click.option("--sms", type=click.IntRange(1, 1024), help="SM count. [148 or 132, by target]")
 @click.option("--target", type=click.Choice(TARGETS), help="Only this target.")
@@ -74,6 +107,7 @@ def build_command(
     kernels_dir: Path | None,
     rev: str,
     names: tuple[str, ...],
+    purposes: tuple[str, ...],
     shape_texts: tuple[str, ...],
     sms: int | None,
     target: Target | None,
@@ -90,14 +124,19 @@ def build_command(
     \b
     Examples:
       rungwatch build --out artifacts
+      rungwatch build --target sm_90a --for device --for bench --out artifacts
       rungwatch build --rev HEAD~1 -k step7 --shape 512x512x512 --out artifacts
     """
     clock = Clock.start()
     require_different(json_file, junit_file)
-    shapes = [_shape(text) for text in shape_texts]
+    wanted = Wanted(
+        purposes or (() if shape_texts else (_BENCH,)),
+        tuple(_shape(text) for text in shape_texts),
+        sms,
+    )
     store = artifact_store()
     with usage_errors(), open_revision(rev, existing_kernels(kernels_dir)) as revision:
-        rows, built, toolchain = _build(revision, names, shapes, sms, target, store, jobs)
+        rows, built, toolchain = _build(revision, names, wanted, target, store, jobs)
     if built:
         _write(out, built, store, revision, toolchain)
     record = make_record(rows, clock, backend="none", revision=revision.label)
@@ -115,8 +154,7 @@ def _shape(text: str) -> Shape:
 def _build(
     revision: Revision,
     names: tuple[str, ...],
-    shapes: list[Shape],
-    sms: int | None,
+    wanted: "Wanted",
     target: Target | None,
     store: Store,
     jobs: int | None,
@@ -129,7 +167,7 @@ def _build(
     except NoKernelsError as error:
         raise click.UsageError(f"{revision.name}: {error}") from None
     rows = [_unreadable(file) for file in files if file.declaration is None]
-    cases = [case for file in files for case in _cases(file, shapes, sms, target)]
+    cases = [case for file in files for case in _cases(file, wanted, target)]
     if not cases and not rows:
         raise click.UsageError("no chosen kernel takes these shapes: see `rungwatch list`")
     console = progress_console()
@@ -148,9 +186,7 @@ def _build(
     return rows, built, side.toolchain
 
 
-def _cases(
-    file: KernelFile, shapes: list[Shape], sms: int | None, target: Target | None
-) -> list[Case]:
+def _cases(file: KernelFile, wanted: Wanted, target: Target | None) -> list[Case]:
     """Return the cases of one kernel; shapes that its rules refuse are left out."""
     declared = file.declaration
     if declared is None:
@@ -160,11 +196,7 @@ def _cases(
     for on in declared.targets:
         if target not in (None, on):
             continue
-        count = sms or SM_FACTS[on].sm_count
-        wanted = [replace(shape, sm_count=count) for shape in shapes]
-        for shape in wanted or matrix.bench_shapes(declared, count):
-            if declared.rules.refusal(shape) is None:
-                cases.append(Case(subject, shape, on))
+        cases += [Case(subject, shape, on) for shape in wanted.shapes_of(declared, on)]
     return cases
 
 
@@ -226,6 +258,7 @@ def _write(
         items.append(
             Item(
                 kernel=each.case.subject.key,
+                source_sha256=each.case.subject.sha256,
                 shape=each.case.shape,
                 target=each.case.target,
                 artifact=entry.artifact if entry is not None else None,

@@ -1,6 +1,8 @@
 """`rungwatch check`: is every kernel right?"""
 
 import contextlib
+import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -8,12 +10,20 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from rungwatch.backends.job import Tool
+from rungwatch.backends.cuda import sanitizer
+from rungwatch.backends.cuda.backend import CudaBackend
+from rungwatch.backends.job import (
+    DEVICE_TOOLS,
+    SANITIZERS,
+    SIMULATOR_TOOLS,
+    BackendUnavailableError,
+    Tool,
+)
 from rungwatch.backends.simulator.backend import SimulatorBackend
 from rungwatch.backends.simulator.cache import CacheLimitError
 from rungwatch.cache import cache_dir
-from rungwatch.check.execute import NoBackend, Progress, execute
-from rungwatch.check.plan import AllRefusedError, Plan, Selection, plan_check
+from rungwatch.check.execute import Progress, execute
+from rungwatch.check.plan import SIMULATOR, AllRefusedError, Plan, Reach, Selection, plan_check
 from rungwatch.check.self_check import failing_self_checks
 from rungwatch.check.source_check import source_rows
 from rungwatch.check.verdict_cache import VerdictCache
@@ -28,6 +38,7 @@ from rungwatch.cli.output import (
     write_files,
 )
 from rungwatch.cli.progress import CheckProgress
+from rungwatch.decide.verdict import Reason
 from rungwatch.declare.problem import Shape
 from rungwatch.declare.protocol import TARGETS
 from rungwatch.declare.registry import NoKernelsError, discover, select
@@ -38,6 +49,7 @@ from rungwatch.trusted.inputs import DISTRIBUTIONS
 from rungwatch.trusted.matrix import Depth
 
 DEFAULT_SMS = 4
+_DEVICE_JOBS = 4
 _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
@@ -58,7 +70,12 @@ _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
     "backend_name",
     type=click.Choice(["sim", "cuda"]),
     default="sim",
-    help="Where kernels run. [sim] This version has no other; cuda is INVALID.",
+    help="Where kernels run: the CPU simulator, or this machine's GPU. [sim]",
+)
+@click.option(
+    "--artifacts",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="What `rungwatch build` made of these kernels, for --backend cuda.",
 )
 @click.option("--shape", "shape_text", metavar="MxNxK", help="One shape instead of the matrix.")
 @click.option(
@@ -85,10 +102,18 @@ _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Only this kind of check. May be repeated.",
 )
 @click.option(
-    "--quick/--full",
-    "quick",
+    "--quick",
+    "depth",
+    flag_value="quick",
     default=True,
-    help="A few problems a kernel (default), or the whole required matrix.",
+    help="A few problems a kernel (default).",
+)
+@click.option("--full", "depth", flag_value="full", help="The whole required matrix.")
+@click.option(
+    "--device",
+    "depth",
+    flag_value="device",
+    help="The whole matrix and large problems, for --backend cuda.",
 )
 @click.option("--no-cache", is_flag=True, help="Run also what passed before and did not change.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Cases at once. [one a core]")
@@ -104,24 +129,29 @@ def check(
     module: str | None,
     target: str | None,
     backend_name: Literal["sim", "cuda"],
+    artifacts: Path | None,
     shape_text: str | None,
     sms: int | None,
     distributions: tuple[str, ...],
     seed: int,
     tools: tuple[str, ...],
-    quick: bool,
+    depth: Literal["quick", "full", "device"],
     no_cache: bool,
     jobs: int | None,
     json_file: Path | None,
     junit_file: Path | None,
     report_dir: Path | None,
 ) -> int:
-    """Run kernels in the CPU simulator and say whether they are right.
+    """Run kernels in the CPU simulator, or on a GPU, and say whether they are right.
 
     Every case compares D with a NumPy reference element by element, on inputs of several
     distributions; synccheck looks for deadlocks and barrier errors, racecheck for data races;
     the source is read for what the simulator does not model.
     What passed before and did not change is taken from a cache and marked so.
+
+    On a GPU artifacts are run, each problem twice, then under compute-sanitizer; nothing is
+    taken from a cache. Kernels for other GPUs are skipped: with RUNGWATCH_REQUIRE_GPU=1 that is
+    INVALID.
 
     The first run builds the simulator's engines (minutes, once). They and the verdicts are kept
     below $RUNGWATCH_CACHE_DIR (default: the user's cache folder), at most
@@ -133,6 +163,7 @@ def check(
       rungwatch check --kernel step7 --full
       rungwatch check --kernel step7 --shape 512x768x320 --sms 4 --dist normal
       rungwatch check --module my_gemm.py:make --shape 256x256x128
+      rungwatch check --backend cuda --artifacts artifacts --target sm_90a --device
     """
     clock = Clock.start()
     require_different(json_file, junit_file)
@@ -141,23 +172,39 @@ def check(
     shape = _shape(shape_text, sms)
     subjects = _subjects(kernels_dir, names, module, target, shape)
     selection = Selection(
-        depth=Depth.QUICK if quick else Depth.FULL,
+        depth=Depth(depth),
         shape=shape,
         distributions=distributions,
         seed=seed,
         tools=_tools(tools, distributions),
         target=target,
+        gpu_required=_gpu_required(),
     )
+    device = None
+    if backend_name == "cuda":
+        if artifacts is None or module is not None:
+            raise click.UsageError("--backend cuda needs --artifacts, and takes no --module")
+        device = CudaBackend(artifacts)
+    elif artifacts is not None or selection.depth is Depth.DEVICE:
+        raise click.UsageError("--artifacts and --device belong to --backend cuda")
+    _require_tools(selection.tools, DEVICE_TOOLS if device else SIMULATOR_TOOLS, backend_name)
     try:
-        plan = plan_check(subjects, selection)
+        plan = plan_check(subjects, selection, _reach(device, artifacts) if device else SIMULATOR)
     except AllRefusedError as error:
         raise click.UsageError(f"no chosen kernel takes this shape:\n{error}") from None
     rows = failing_self_checks()
     if not tools and not distributions:
         rows += source_rows(dict.fromkeys(job.subject for job in plan.jobs))
-    rows += _run(plan, backend_name, use_cache=not no_cache, jobs=jobs)
+    if device is not None:
+        rows += _run_on_device(plan, device, jobs)
+    else:
+        rows += _run(plan, use_cache=not no_cache, jobs=jobs)
     record = make_record(
-        rows, clock, backend=backend_name, revision=surroundings.revision(_where(subjects))
+        rows,
+        clock,
+        backend=backend_name,
+        revision=surroundings.revision(_where(subjects)),
+        gpu=_gpu(device),
     )
     try:
         write_files(record, json_file, junit_file)
@@ -168,11 +215,50 @@ def check(
     return code
 
 
-def _tools(names: tuple[str, ...], distributions: tuple[str, ...]) -> tuple[Tool, ...]:
-    """Return the kinds of check to run; naming a distribution asks for numerics."""
+def _tools(names: tuple[str, ...], distributions: tuple[str, ...]) -> tuple[Tool, ...] | None:
+    """Return the kinds of check to run, None for all; naming a distribution asks for numerics."""
     if names:
         return tuple(map(Tool, names))
-    return (Tool.NUMERICS,) if distributions else tuple(Tool)
+    return (Tool.NUMERICS,) if distributions else None
+
+
+def _require_tools(
+    asked: tuple[Tool, ...] | None, known: tuple[Tool, ...], backend_name: str
+) -> None:
+    foreign = [tool.value for tool in asked or () if tool not in known]
+    if foreign:
+        raise click.UsageError(f"--backend {backend_name} has no {', '.join(foreign)}")
+
+
+def _gpu_required() -> bool:
+    value = os.environ.get("RUNGWATCH_REQUIRE_GPU", "")
+    if value not in ("", "0", "1"):
+        raise click.UsageError(f"RUNGWATCH_REQUIRE_GPU is '{value}': set it to 1, or not at all")
+    return value == "1"
+
+
+def _reach(device: CudaBackend, artifacts: Path | None) -> Reach:
+    """Return what can be run on this machine's GPU; where there is none, all is INVALID later."""
+    try:
+        targets = frozenset({device.target()})
+    except BackendUnavailableError:
+        targets = frozenset(TARGETS)
+    lacking = SANITIZERS if sanitizer.find() is None else ()
+    name = shlex.quote(artifacts.resolve().name) if artifacts else ""
+    return Reach(
+        targets,
+        tuple(tool for tool in DEVICE_TOOLS if tool not in lacking),
+        Reason.OTHER_GPU,
+        options=f"--backend cuda --artifacts {name}",
+        lacking=lacking,
+        lack=sanitizer.NOT_FOUND,
+    )
+
+
+def _gpu(device: CudaBackend | None) -> model.Gpu | None:
+    if device is None or isinstance(device.device, BackendUnavailableError):
+        return None
+    return model.Gpu(device.device.name, device.device.driver)
 
 
 def _shape(text: str | None, sms: int | None) -> Shape | None:
@@ -210,7 +296,16 @@ def _subjects(
     return [subject]
 
 
-def _run(plan: Plan, backend_name: str, *, use_cache: bool, jobs: int | None) -> list[model.Row]:
+def _run_on_device(plan: Plan, device: CudaBackend, jobs: int | None) -> list[model.Row]:
+    """Run the jobs: one at a time on the GPU, while results of others are compared on the CPU."""
+    console = Console(stderr=True, highlight=False)
+    count = jobs or min(_DEVICE_JOBS, os.cpu_count() or 1)
+    with CheckProgress(len(plan.jobs), console) as progress:
+        shown = Progress(progress.started, progress.finished)
+        return execute(plan, device, "cuda", None, shown, count)
+
+
+def _run(plan: Plan, *, use_cache: bool, jobs: int | None) -> list[model.Row]:
     console = Console(stderr=True, highlight=False)
     cache = VerdictCache(cache_dir() / "verdicts") if use_cache else None
     if cache is not None:
@@ -218,8 +313,8 @@ def _run(plan: Plan, backend_name: str, *, use_cache: bool, jobs: int | None) ->
     with CheckProgress(len(plan.jobs), console) as progress, _usage_errors():
         return execute(
             plan,
-            SimulatorBackend(progress.say) if backend_name == "sim" else NoBackend(backend_name),
-            backend_name,
+            SimulatorBackend(progress.say),
+            "sim",
             cache,
             Progress(progress.started, progress.finished),
             jobs,

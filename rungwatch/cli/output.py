@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
+from msgspec.structs import replace
 from rich.console import Console
 
 from rungwatch.cache import cache_dir
@@ -69,6 +70,7 @@ def make_record(
     settings: Settings | None = None,
     accepts_unmeasured: bool = False,
     compilers: dict[str, dict[str, str]] | None = None,
+    gpu: model.Gpu | None = None,
 ) -> model.Record:
     """Return the record of the command that runs now, with the verdict of its rows."""
     verdict, reason = decide_run(row.reason for row in rows)
@@ -83,7 +85,7 @@ def make_record(
             accepts_unmeasured=accepts_unmeasured,
             compilers=compilers or {},
         ),
-        environment=surroundings.environment(cache_dir()),
+        environment=replace(surroundings.environment(cache_dir()), gpu=gpu),
         toolchain=surroundings.toolchain(),
         rows=tuple(rows),
         verdict=verdict,

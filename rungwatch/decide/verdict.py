@@ -41,6 +41,8 @@ class Reason(StrEnum):
     SYNCCHECK = "synccheck"
     RACECHECK = "racecheck"
     SOURCE_RULE = "source-rule"
+    NONDETERMINISTIC = "nondeterministic"
+    SANITIZER = "sanitizer"
     # INVALID: nothing was learnt about the kernel.
     KERNEL_LOAD = "kernel-load"
     KERNEL_BUILD = "kernel-build"
@@ -53,7 +55,9 @@ class Reason(StrEnum):
     MEMORY_LIMIT = "memory-limit"
     WORKER_DIED = "worker-died"
     BAD_OUTPUT = "bad-output"
+    NO_ARTIFACT = "no-artifact"
     ARTIFACT_REFUSED = "artifact-refused"
+    GPU_REQUIRED = "gpu-required"
     TOOLCHAIN = "toolchain"
     COST_UNKNOWN = "cost-unknown"
     WORK_MISMATCH = "work-mismatch"
@@ -69,6 +73,8 @@ class Reason(StrEnum):
     # SKIPPED: known in advance not to apply.
     PROBLEM_REFUSED = "problem-refused"
     TARGET_NOT_SIMULATED = "target-not-simulated"
+    OTHER_GPU = "other-gpu"
+    NO_SANITIZER = "no-sanitizer"
     UNKNOWN_PROTOCOL = "unknown-protocol"
     TIMING_WAIVED = "timing-waived"
 
@@ -135,7 +141,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.EXECUTION: Explanation(
         Verdict.FAIL,
         "the kernel could not run to its end: a deadlock or an illegal access",
-        "read the message: it names the barrier or the access and its source line",
+        "read the message: it names the barrier or access and its source line, or CUDA's error",
     ),
     Reason.SYNCCHECK: Explanation(
         Verdict.FAIL,
@@ -151,6 +157,16 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         Verdict.FAIL,
         "a line of the kernel breaks a rule of the hardware that the simulator does not model",
         "read the line that is named, and docs/source-rules.md for the rule",
+    ),
+    Reason.NONDETERMINISTIC: Explanation(
+        Verdict.FAIL,
+        "D is right, but a second run on the same inputs left other bits",
+        "a race, or sums in an order that changes: run the row under the sanitizer's racecheck",
+    ),
+    Reason.SANITIZER: Explanation(
+        Verdict.FAIL,
+        "compute-sanitizer found a fault on the GPU (memcheck, racecheck or synccheck)",
+        "read the finding: it names the access or barrier and the kernel's instruction",
     ),
     Reason.KERNEL_LOAD: Explanation(
         Verdict.INVALID, "the kernel's file cannot be imported", "fix the error that is shown"
@@ -201,6 +217,16 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         Verdict.INVALID,
         "what was built may not be launched: the loader refuses its code or its launch plan",
         "read the message: it names the section, the tensor map or the launch limit",
+    ),
+    Reason.NO_ARTIFACT: Explanation(
+        Verdict.INVALID,
+        "the artifacts folder holds nothing of this kernel, problem and target",
+        "build it from these very files: `rungwatch build --for quick|full|device --out DIR`",
+    ),
+    Reason.GPU_REQUIRED: Explanation(
+        Verdict.INVALID,
+        "RUNGWATCH_REQUIRE_GPU is set, and this row would be skipped for lack of a GPU or tool",
+        "run it where the message's GPU or tool is, or choose what runs here with --target, --only",
     ),
     Reason.TOOLCHAIN: Explanation(
         Verdict.INVALID,
@@ -264,6 +290,14 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         Verdict.SKIPPED,
         "no simulator models this target",
         "check it on a GPU",
+    ),
+    Reason.OTHER_GPU: Explanation(
+        Verdict.SKIPPED, "the kernel is for another GPU than this machine's", "check it on that GPU"
+    ),
+    Reason.NO_SANITIZER: Explanation(
+        Verdict.SKIPPED,
+        "compute-sanitizer is not installed: its checks were not run",
+        "install the CUDA toolkit, which has it",
     ),
     Reason.UNKNOWN_PROTOCOL: Explanation(
         Verdict.SKIPPED,

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rungwatch.backends.job import Tool
+from rungwatch.backends.job import SIMULATOR_TOOLS
 from rungwatch.decide.exit_code import exit_code_of
 from rungwatch.decide.verdict import EXPLANATIONS, Verdict
 from rungwatch.explain.console import Part, encodable, natural_width, say, wrapped
@@ -89,7 +89,8 @@ def _summary_table(family: str, rows: list[Row], console: Console, simulated: bo
     """
     checked = [row for row in rows if row.verdict is not Verdict.SKIPPED]
     used = {row.check for row in checked}
-    checks = [check for check in CHECKS if check in used or (simulated and check in Tool)]
+    expected = SIMULATOR_TOOLS if simulated else ()
+    checks = [check for check in CHECKS if check in used or check in expected]
     for fit in _FITS:
         table = _fitted_table(family, rows, checks, console, fit)
         if natural_width(table, console) <= console.width:

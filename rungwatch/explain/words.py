@@ -44,6 +44,9 @@ SHORT_CHECKS: dict[CheckName, str] = {
     "numerics": "num.",
     "synccheck": "sync",
     "racecheck": "race",
+    "sanitizer-memcheck": "s-mem",
+    "sanitizer-racecheck": "s-race",
+    "sanitizer-synccheck": "s-sync",
     "static": "cost",
     "timing": "time",
 }

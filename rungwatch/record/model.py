@@ -27,6 +27,9 @@ CheckName = Literal[
     "numerics",
     "synccheck",
     "racecheck",
+    "sanitizer-memcheck",
+    "sanitizer-racecheck",
+    "sanitizer-synccheck",
     "static",
     "timing",
 ]

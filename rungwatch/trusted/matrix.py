@@ -17,10 +17,14 @@ from rungwatch.trusted.inputs import DISTRIBUTIONS
 
 
 class Depth(StrEnum):
-    """How much is tried: `quick` while working on a kernel, `full` before a merge."""
+    """How much is tried: `quick` while working on a kernel, `full` before a merge.
+
+    `device` is for a GPU: `full`, and problems that would take a simulator hours.
+    """
 
     QUICK = "quick"
     FULL = "full"
+    DEVICE = "device"
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,22 @@ SITUATIONS: dict[str, Callable[[_Schedule, Declaration], bool]] = {
 _CHECKER_SCHEDULES = {
     Depth.QUICK: ("over-ring",),
     Depth.FULL: ("over-ring", "wide", "one-tile", "uneven", "idle-units"),
+    # compute-sanitizer takes seconds a run to start.
+    Depth.DEVICE: ("over-ring",),
 }
 _QUICK_SMALL: tuple[str, ...] = ("uneven",)
 _QUICK_LARGER: tuple[str, ...] = ("over-ring",)
 # What `quick` runs on its larger shape: a general case, and each result traced to one element.
 _QUICK_DISTRIBUTIONS = ("normal", "onehot", "onehot-b", "integer")
+
+# M, N, K of the large problems, and what they are run on. The reference is computed on the CPU, in
+# float64: at 8192^3 one distribution takes about as long as the GPU needs for the whole list.
+_LARGE: dict[tuple[int, int, int], tuple[str, ...]] = {
+    (1024, 1024, 1024): _QUICK_DISTRIBUTIONS,
+    (2048, 2048, 2048): _QUICK_DISTRIBUTIONS,
+    (4096, 2048, 1024): _QUICK_DISTRIBUTIONS,
+    (8192, 8192, 8192): ("integer",),
+}
 
 # Squares whose machine code and cost are compared between commits, and which are timed.
 BENCH_SIZES = (1024, 2048, 4096, 8192)
@@ -95,8 +110,8 @@ def _schedules(declaration: Declaration) -> dict[str, _Schedule]:
 
 
 def numerics_problems(declaration: Declaration, depth: Depth) -> list[Problem]:
-    """Return the problems whose result is compared, sorted, each once."""
-    if depth is Depth.FULL:
+    """Return the problems whose result is compared, sorted, each once; `large_problems` not."""
+    if depth in (Depth.FULL, Depth.DEVICE):
         plan = {tuple(_schedules(declaration)): tuple(DISTRIBUTIONS)}
     else:
         plan = {_QUICK_SMALL: tuple(DISTRIBUTIONS), _QUICK_LARGER: _QUICK_DISTRIBUTIONS}
@@ -110,8 +125,32 @@ def numerics_problems(declaration: Declaration, depth: Depth) -> list[Problem]:
     )
 
 
+def large_problems(declaration: Declaration, sm_count: int) -> list[Problem]:
+    """Return what `device` adds on a GPU of `sm_count` SMs: a full GPU, several waves, long k.
+
+    A kernel whose rules allow none of these sizes has none: it is then no nearer to them than
+    the shapes of `full`.
+    """
+    rules = declaration.rules
+    found = {}
+    for (m, n, k), distributions in _LARGE.items():
+        shape = Shape(m, n, k, rules.sm_count.nearest(sm_count))
+        if rules.refusal(shape) is None:
+            found[shape] = distributions
+    return sorted(Problem(shape, name) for shape, names in found.items() for name in names)
+
+
+def required_shapes(declaration: Declaration, depth: Depth, sm_count: int) -> list[Shape]:
+    """Return every shape that a check at `depth` runs, sorted: what must be built for it."""
+    shapes = {problem.shape for problem in numerics_problems(declaration, depth)}
+    shapes.update(checker_shapes(declaration, depth))
+    if depth is Depth.DEVICE:
+        shapes.update(problem.shape for problem in large_problems(declaration, sm_count))
+    return sorted(shapes)
+
+
 def checker_shapes(declaration: Declaration, depth: Depth) -> list[Shape]:
-    """Return the shapes for synccheck and racecheck; rules may leave fewer than are planned."""
+    """Return the shapes for the checkers; rules may leave fewer than are planned."""
     return _shapes(declaration, _CHECKER_SCHEDULES[depth])
 
 

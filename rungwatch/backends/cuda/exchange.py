@@ -1,0 +1,38 @@
+"""What the CUDA backend tells its worker, and what that answers."""
+
+from pathlib import Path
+
+import msgspec
+
+from rungwatch.backends.job import JobFailure
+
+CUBIN_FILE = "kernel.cubin"
+PLAN_FILE = "plan.json"
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Run the artifact beside this file on each of `inputs`, twice where `repeat` is set."""
+
+    inputs: tuple[str, ...]
+    repeat: bool
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What the worker did: see `rungwatch.backends.job.JobResult` for the fields.
+
+    A problem that is in neither `outputs` nor `failed` was not run: after a fault of the kernel
+    a process can't use the device again.
+    """
+
+    outputs: tuple[str, ...] = ()
+    failed: dict[str, JobFailure] = {}
+    unstable: dict[str, str] = {}
+    failure: JobFailure | None = None
+
+
+def read_answer(path: Path) -> Answer | None:
+    """Return what a worker answered; None where it left nothing that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Answer)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -1,0 +1,102 @@
+"""Launch a kernel on guarded buffers by its plan, in the worker."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rungwatch.artifact.plan import LaunchPlan, Pointer, Scalar
+from rungwatch.backends.cuda.driver import Driver
+from rungwatch.backends.exchange import Arrays
+from rungwatch.backends.job import Stage
+from rungwatch.trusted.buffers import GUARD_ELEMENTS
+
+_ELEMENT_BYTES = 2
+_SCALAR_BYTES = {"int32": 4, "int64": 8, "uint32": 4, "uint64": 8}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Machine code in the driver, with the plan to launch it by."""
+
+    driver: Driver
+    function: Any
+    plan: LaunchPlan
+
+
+def load(driver: Driver, cubin: bytes, plan: LaunchPlan) -> Loaded:
+    """Load `cubin`.
+
+    Raises:
+        CudaError: the driver does not take it.
+    """
+    return Loaded(driver, driver.load(cubin, plan.entry, plan.dynamic_smem_bytes), plan)
+
+
+def run(
+    kernel: Loaded, given: Arrays, enter: Callable[[Stage], None]
+) -> dict[str, NDArray[np.uint16]]:
+    """Return the flat arrays A, B and D, guard bands included, as one launch leaves them.
+
+    `given` is copied to memory of the device that is new for this launch. `enter` is told of
+    each stage: COPY, RUN (the launch, and waiting for its end), COPY.
+
+    Raises:
+        CudaError: a call failed, or the kernel did.
+    """
+    driver = kernel.driver
+    enter(Stage.COPY)
+    with _held(driver, given) as addresses:
+        for name, array in given.items():
+            driver.copy_in(addresses[name], np.ascontiguousarray(array))
+        parameters = parameters_of(kernel, addresses)
+        enter(Stage.RUN)
+        driver.launch(kernel.function, kernel.plan, parameters)
+        driver.synchronize()
+        enter(Stage.COPY)
+        left = {name: np.empty_like(array) for name, array in given.items()}
+        for name, array in left.items():
+            driver.copy_out(array, addresses[name])
+    return left
+
+
+def parameters_of(kernel: Loaded, addresses: dict[str, int]) -> list[bytes]:
+    """Return the bytes of each parameter; `addresses` are those of the guard bands' starts."""
+    start = {name: address + GUARD_ELEMENTS * _ELEMENT_BYTES for name, address in addresses.items()}
+    values = []
+    for parameter in kernel.plan.parameters:
+        if isinstance(parameter, Pointer):
+            values.append(start[parameter.buffer].to_bytes(8, "little"))
+        elif isinstance(parameter, Scalar):
+            size = _SCALAR_BYTES[parameter.dtype]
+            values.append(parameter.value.to_bytes(size, "little", signed=parameter.value < 0))
+        else:
+            values.append(kernel.driver.encode(parameter, start[parameter.buffer]))
+    return values
+
+
+def difference(first: Arrays, second: Arrays) -> str | None:
+    """Say where two runs on the same inputs left other bits, or return None."""
+    for name, array in first.items():
+        differs = array != second[name]
+        count = np.count_nonzero(differs)
+        if count:
+            index = int(differs.argmax())
+            return (
+                f"a second run on the same inputs left other bits in {count} elements of {name};"
+                f" the first, element {index - GUARD_ELEMENTS}, was {array[index]:#06x} and then"
+                f" {second[name][index]:#06x}"
+            )
+    return None
+
+
+@contextmanager
+def _held(driver: Driver, arrays: Arrays) -> Iterator[dict[str, int]]:
+    """Hold memory of the device for each array; after an error the process ends, and that frees."""
+    addresses = {name: driver.allocate(array.nbytes) for name, array in arrays.items()}
+    yield addresses
+    for address in addresses.values():
+        driver.free(address)
