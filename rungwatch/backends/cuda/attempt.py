@@ -32,18 +32,19 @@ def attempt(
     folder: Path,
     limits: Limits,
     *,
-    repeat: bool,
-    under: Callable[[Sequence[str]], Sequence[str]] = lambda command: command,
+    under: Callable[[Sequence[str]], Sequence[str]] | None = None,
     cancel: threading.Event | None = None,
 ) -> Attempt:
-    """Run `artifact` on each of `inputs` in a fresh process, each one twice where `repeat` is set.
+    """Run `artifact` on each of `inputs` in a fresh process.
 
     `under` turns the worker's command into that of a program which runs and watches it.
     """
     files = JobFolder(folder)
-    files.make(Order(tuple(inputs), repeat), inputs)
+    files.make(Order(tuple(inputs), watched=under is not None), inputs)
     (folder / CUBIN_FILE).write_bytes(artifact.cubin)
     (folder / PLAN_FILE).write_bytes(encode_plan(artifact.plan))
-    command = under([sys.executable, "-P", "-m", _WORKER, str(folder)])
+    command: Sequence[str] = [sys.executable, "-P", "-m", _WORKER, str(folder)]
+    if under is not None:
+        command = under(command)
     ended = supervise(command, folder, worker_environment(files.temporary), limits, cancel)
     return Attempt(files, limits, ended, read_answer(files.answer))

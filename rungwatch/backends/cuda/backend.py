@@ -124,7 +124,6 @@ class CudaBackend:
                         {name: inputs[name] for name in settled.left},
                         place,
                         limits_of(job, settled.left, memory_limit_bytes),
-                        repeat=True,
                         cancel=cancel,
                     )
                 )
@@ -179,7 +178,6 @@ def _watch(
         inputs,
         folder,
         limits_of(job, job.inputs, memory_limit_bytes),
-        repeat=False,
         under=lambda command: sanitizer.watching(program, job.tool, log, command),
         cancel=cancel,
     )

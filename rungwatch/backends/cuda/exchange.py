@@ -11,10 +11,14 @@ PLAN_FILE = "plan.json"
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Run the artifact beside this file on each of `inputs`, twice where `repeat` is set."""
+    """Run the artifact beside this file on each of `inputs`, twice, or once where `watched` is set.
+
+    What is watched runs in buffers without guard bands: the watcher then sees any access past
+    their ends, also one that only reads.
+    """
 
     inputs: tuple[str, ...]
-    repeat: bool
+    watched: bool
 
 
 class Answer(msgspec.Struct, frozen=True):

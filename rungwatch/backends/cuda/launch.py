@@ -37,35 +37,39 @@ def load(driver: Driver, cubin: bytes, plan: LaunchPlan) -> Loaded:
 
 
 def run(
-    kernel: Loaded, given: Arrays, enter: Callable[[Stage], None]
+    kernel: Loaded, given: Arrays, enter: Callable[[Stage], None], *, guarded: bool = True
 ) -> dict[str, NDArray[np.uint16]]:
     """Return the flat arrays A, B and D, guard bands included, as one launch leaves them.
 
-    `given` is copied to memory of the device that is new for this launch. `enter` is told of
-    each stage: COPY, RUN (the launch, and waiting for its end), COPY.
+    `given` is copied to memory of the device that is new for this launch, without the guard
+    bands where it is not `guarded`. `enter` is told of each stage: COPY, RUN (the launch, and
+    waiting for its end), COPY.
 
     Raises:
         CudaError: a call failed, or the kernel did.
     """
     driver = kernel.driver
     enter(Stage.COPY)
-    with _held(driver, given) as addresses:
-        for name, array in given.items():
-            driver.copy_in(addresses[name], np.ascontiguousarray(array))
-        parameters = parameters_of(kernel, addresses)
+    margin = 0 if guarded else GUARD_ELEMENTS
+    left = {name: array.copy() for name, array in given.items()}
+    held = {name: array[margin : array.size - margin] for name, array in left.items()}
+    before_matrix_bytes = (GUARD_ELEMENTS - margin) * _ELEMENT_BYTES
+    with _held(driver, held) as addresses:
+        for name, array in held.items():
+            driver.copy_in(addresses[name], array)
+        start = {name: address + before_matrix_bytes for name, address in addresses.items()}
+        parameters = parameters_of(kernel, start)
         enter(Stage.RUN)
         driver.launch(kernel.function, kernel.plan, parameters)
         driver.synchronize()
         enter(Stage.COPY)
-        left = {name: np.empty_like(array) for name, array in given.items()}
-        for name, array in left.items():
+        for name, array in held.items():
             driver.copy_out(array, addresses[name])
     return left
 
 
-def parameters_of(kernel: Loaded, addresses: dict[str, int]) -> list[bytes]:
-    """Return the bytes of each parameter; `addresses` are those of the guard bands' starts."""
-    start = {name: address + GUARD_ELEMENTS * _ELEMENT_BYTES for name, address in addresses.items()}
+def parameters_of(kernel: Loaded, start: dict[str, int]) -> list[bytes]:
+    """Return the bytes of each parameter; `start` holds the address of each matrix."""
     values = []
     for parameter in kernel.plan.parameters:
         if isinstance(parameter, Pointer):

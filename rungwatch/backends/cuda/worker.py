@@ -59,8 +59,8 @@ def _run_all(order: Order, kernel: launch.Loaded, folder: JobFolder, files: Work
 
         given = read_arrays(folder.input(name))
         try:
-            left = launch.run(kernel, given, enter)
-            again = launch.run(kernel, given, enter) if order.repeat else left
+            left = launch.run(kernel, given, enter, guarded=not order.watched)
+            again = left if order.watched else launch.run(kernel, given, enter)
         except CudaError as error:
             failure = JobFailure(failure_of(error, stage), stage, str(error))
             _say(folder, replace(answer, failed=answer.failed | {name: failure}))
