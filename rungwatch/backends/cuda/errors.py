@@ -30,6 +30,8 @@ _CODE_FAULTS = {
     "CUDA_ERROR_NOT_FOUND": "the machine code has no entry of the plan's name",
     "CUDA_ERROR_INVALID_VALUE": "the driver takes no such launch, attribute or tensor map",
 }
+# Calls that take what the plan says, whatever the stage.
+_PLAN_CALLS = ("cuTensorMapEncodeTiled",)
 _MEMORY_FAULTS = {"CUDA_ERROR_OUT_OF_MEMORY": "the GPU's memory is too small or in use"}
 
 
@@ -58,7 +60,8 @@ def failure_of(error: CudaError, stage: Stage) -> Failure:
     """
     if error.name in _KERNEL_FAULTS and stage in (Stage.RUN, Stage.COPY):
         return Failure.EXECUTION
-    if error.name in _CODE_FAULTS and stage in (Stage.LOAD, Stage.RUN):
+    from_plan = stage in (Stage.LOAD, Stage.RUN) or error.call in _PLAN_CALLS
+    if error.name in _CODE_FAULTS and from_plan:
         return Failure.ARTIFACT_REFUSED
     if error.name in _MEMORY_FAULTS:
         return Failure.MEMORY_LIMIT
