@@ -4,10 +4,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from rungwatch.backends.cuda.facts import DeviceFacts
 from rungwatch.backends.job import (
     BackendUnavailableError,
     CheckerReport,
@@ -21,7 +24,7 @@ from rungwatch.backends.job import (
     Tool,
 )
 from rungwatch.check.execute import Progress
-from rungwatch.declare.protocol import Declaration, Dtypes, Rule, Rules
+from rungwatch.declare.protocol import Declaration, Dtypes, Rule, Rules, Target
 from rungwatch.declare.subject import Subject
 from rungwatch.trusted import buffers
 
@@ -105,6 +108,31 @@ class FakeBackend:
             outputs[problem] = folder / f"{problem}.npz"
             np.savez(outputs[problem], **arrays)
         return JobResult(outputs=outputs, self_contained=self.self_contained)
+
+
+@dataclass
+class FakeDevice(FakeBackend):
+    """A GPU for kernels of one target, `runs`; `unstable` says that a second run differs."""
+
+    runs: Target = "sm_100a"
+    unstable: bool = False
+
+    @property
+    def device(self) -> DeviceFacts | BackendUnavailableError:
+        if self.unavailable is not None:
+            return BackendUnavailableError(self.unavailable)
+        return DeviceFacts("Fake GPU", (10, 0), 148, 2**33, 2**34, (13, 0), "580.1")
+
+    def target(self) -> Target:
+        if self.unavailable is not None:
+            raise BackendUnavailableError(self.unavailable)
+        return self.runs
+
+    def run(self, job: Job, *arguments: Any, **options: Any) -> JobResult:
+        result = super().run(job, *arguments, **options)
+        if self.unstable and job.tool is Tool.NUMERICS:
+            return replace(result, unstable=dict.fromkeys(job.inputs, "other bits"))
+        return result
 
 
 def finding(verdict: str) -> CheckerReport:

@@ -98,8 +98,10 @@ _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
     "--only",
     "tools",
     multiple=True,
+    metavar="CHECK",
     type=click.Choice([tool.value for tool in Tool]),
-    help="Only this kind of check. May be repeated.",
+    help=f"Only this kind of check, of {', '.join(SIMULATOR_TOOLS)}; on a GPU of"
+    f" {', '.join(DEVICE_TOOLS)}. May be repeated.",
 )
 @click.option(
     "--quick",
@@ -163,7 +165,7 @@ def check(
       rungwatch check --kernel step7 --full
       rungwatch check --kernel step7 --shape 512x768x320 --sms 4 --dist normal
       rungwatch check --module my_gemm.py:make --shape 256x256x128
-      rungwatch check --backend cuda --artifacts artifacts --target sm_90a --device
+      rungwatch check --backend cuda --artifacts artifacts --device
     """
     clock = Clock.start()
     require_different(json_file, junit_file)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rungwatch.backends.job import Failure, Job, JobResult, Tool
+from rungwatch.backends.job import DEVICE_TOOLS, Failure, Job, JobResult, Tool
 from rungwatch.check.execute import execute
-from rungwatch.check.plan import AllRefusedError, Plan, Selection, plan_check
+from rungwatch.check.plan import AllRefusedError, Plan, Reach, Selection, plan_check
 from rungwatch.check.verdict_cache import VerdictCache
 from rungwatch.decide.verdict import Reason, Verdict
 from rungwatch.declare.problem import Shape
@@ -277,6 +277,25 @@ class TestPlan:
         plan = plan_check([make_subject("h", targets=("sm_90a",))], Selection())
         assert [row.reason for row in plan.rows] == [Reason.TARGET_NOT_SIMULATED]
         assert plan.jobs == ()
+
+    def test_a_backend_is_given_what_it_reaches(self) -> None:
+        reach = Reach(
+            frozenset({"sm_90a"}), DEVICE_TOOLS, Reason.OTHER_GPU, "--backend cuda --artifacts a"
+        )
+        subjects = [make_subject("b"), make_subject("h", targets=("sm_90a",))]
+        plan = plan_check(subjects, Selection(), reach)
+        assert {(job.subject.name, job.target) for job in plan.jobs} == {("h", "sm_90a")}
+        assert {job.tool for job in plan.jobs} == set(DEVICE_TOOLS)
+        (row,) = plan.rows
+        assert (row.kernel, row.reason) == ("family/b", Reason.OTHER_GPU)
+        job = plan.jobs[0]
+        given = job.job(job.problems)
+        assert (given.kernel, given.target) == ("family/h", "sm_90a")
+
+    def test_a_required_gpu_turns_a_skip_into_invalid(self) -> None:
+        selection = Selection(gpu_required=True)
+        (row,) = plan_check([make_subject("h", targets=("sm_90a",))], selection).rows
+        assert (row.reason, row.verdict) == (Reason.GPU_REQUIRED, Verdict.INVALID)
 
     def test_a_rerun_command_names_the_one_case(self) -> None:
         plan = plan_check([make_subject("one")], ONE_SHAPE)

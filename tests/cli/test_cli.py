@@ -13,11 +13,13 @@ import click
 import pytest
 
 from rungwatch.__main__ import main
+from rungwatch.backends.job import DEVICE_TOOLS
 from rungwatch.cli.app import app
 from rungwatch.decide.verdict import Reason
 from rungwatch.record import model
+from rungwatch.trusted import matrix
 
-from ..fakes import FakeBackend, Kernel, Matrix, finding, right
+from ..fakes import FakeBackend, FakeDevice, Kernel, Matrix, finding, right
 
 DECLARATION = """
 PROTOCOL = 1
@@ -32,6 +34,9 @@ KERNEL = {{
     }},
 }}
 """
+
+# The large problems less the one that takes long to compare.
+SMALLER = {size: names for size, names in matrix._LARGE.items() if max(size) < 8192}
 
 type Run = Callable[..., int]
 
@@ -55,6 +60,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def backend(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     fake = FakeBackend()
     monkeypatch.setattr("rungwatch.cli.check.SimulatorBackend", lambda say: fake)
+    return fake
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
+    fake = FakeDevice()
+    monkeypatch.setattr("rungwatch.cli.check.CudaBackend", lambda folder: fake)
+    monkeypatch.setattr("rungwatch.backends.cuda.sanitizer.find", lambda: "/usr/bin/it")
+    monkeypatch.setattr("rungwatch.trusted.matrix._LARGE", SMALLER)
+    monkeypatch.delenv("RUNGWATCH_REQUIRE_GPU", raising=False)
     return fake
 
 
@@ -103,12 +118,6 @@ class TestExitCodes:
         backend.unavailable = "cargo was not found: install Rust"
         assert run("check") == 4
         assert "cargo was not found" in capsys.readouterr().out
-
-    def test_a_backend_of_a_later_version_is_4_not_a_pass(
-        self, run: Run, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert run("check", "--backend", "cuda") == 4
-        assert "this version has no cuda backend" in " ".join(capsys.readouterr().out.split())
 
     def test_an_uncaught_error_is_4_in_one_line(
         self, run: Run, backend: FakeBackend, capsys: pytest.CaptureFixture[str]
@@ -310,13 +319,119 @@ def examples(command: click.Command) -> list[list[str]]:
     return [line.split()[1:] for line in lines if line.strip().startswith("rungwatch ")]
 
 
+class TestDevice:
+    """`check --backend cuda`: what is asked of a GPU, and what is said where it is not there."""
+
+    ON_DEVICE = ("check", "--backend", "cuda", "--artifacts", "artifacts")
+
+    @pytest.fixture(autouse=True)
+    def artifacts(self, project: Path, device: FakeDevice) -> None:
+        Path("artifacts").mkdir()
+
+    def test_right_kernels_pass_with_every_tool_of_a_gpu(
+        self, run: Run, device: FakeDevice, tmp_path: Path
+    ) -> None:
+        assert run(*self.ON_DEVICE, "--json", str(tmp_path / "r.json")) == 0
+        record = model.decode((tmp_path / "r.json").read_bytes())
+        assert record.run.backend == "cuda"
+        assert record.environment.gpu == model.Gpu("Fake GPU", "580.1 (CUDA 13.0)")
+        assert {row.check for row in record.rows} == {"source", *DEVICE_TOOLS}
+        assert {job.kernel for job, _ in device.jobs} == {"family/step1", "family/step7"}
+        assert {job.target for job, _ in device.jobs} == {"sm_100a"}
+        numerics = next(row for row in record.rows if row.check == "numerics")
+        assert numerics.rerun.endswith("--backend cuda --artifacts artifacts")
+
+    def test_nothing_is_taken_from_a_cache(self, run: Run, device: FakeDevice) -> None:
+        for _ in range(2):
+            device.jobs.clear()
+            assert run(*self.ON_DEVICE) == 0
+            assert device.jobs
+
+    def test_device_adds_large_problems(self, run: Run, device: FakeDevice) -> None:
+        words = (*self.ON_DEVICE, "-k", "step1", "--only", "numerics", "--dist", "onehot")
+        assert run(*words, "--full") == 0
+        full = {job.shape for job, _ in device.jobs}
+        device.jobs.clear()
+        assert run(*words, "--device") == 0
+        more = {job.shape for job, _ in device.jobs} - full
+        assert {(shape.m, shape.n, shape.k) for shape in more} == {
+            (1024, 1024, 1024),
+            (2048, 2048, 2048),
+            (4096, 2048, 1024),
+        }
+        assert {shape.sm_count for shape in more} == {148}
+
+    def test_output_that_changes_between_runs_fails(self, run: Run, device: FakeDevice) -> None:
+        device.unstable = True
+        assert run(*self.ON_DEVICE) == 1
+
+    def test_no_gpu_is_4(
+        self, run: Run, device: FakeDevice, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        device.unavailable = "libcuda.so.1 can't be loaded"
+        assert run(*self.ON_DEVICE) == 4
+        out = " ".join(capsys.readouterr().out.split())
+        assert "INVALID(backend-unavailable)" in out
+        assert "libcuda.so.1 can't be loaded" in out
+
+    def test_a_kernel_for_another_gpu_is_skipped_unless_a_gpu_is_required(
+        self,
+        run: Run,
+        device: FakeDevice,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        device.runs = "sm_90a"
+        assert run(*self.ON_DEVICE) == 4
+        assert "SKIPPED(other-gpu)" in capsys.readouterr().out
+        monkeypatch.setenv("RUNGWATCH_REQUIRE_GPU", "1")
+        assert run(*self.ON_DEVICE) == 4
+        out = capsys.readouterr().out
+        assert "INVALID(gpu-required)" in out
+        assert "SKIPPED" not in out
+
+    def test_a_sanitizer_that_is_not_there_is_said(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("rungwatch.backends.cuda.sanitizer.find", lambda: None)
+        assert run(*self.ON_DEVICE) == 0
+        assert "SKIPPED(no-sanitizer) step1-sanitizer-memcheck" in capsys.readouterr().out
+        monkeypatch.setenv("RUNGWATCH_REQUIRE_GPU", "1")
+        assert run(*self.ON_DEVICE) == 4
+        assert run(*self.ON_DEVICE, "--only", "numerics") == 0
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("check", "--backend", "cuda"),
+            ("check", "--artifacts", "artifacts"),
+            ("check", "--device"),
+            ("check", "--only", "sanitizer-memcheck"),
+            (*ON_DEVICE, "--only", "racecheck"),
+            (*ON_DEVICE, "--module", "my_gemm.py:make", "--shape", "256x256x128"),
+        ],
+        ids=" ".join,
+    )
+    def test_what_the_other_backend_has_is_wrong_usage(self, run: Run, words: list[str]) -> None:
+        Path("my_gemm.py").write_text("def make(M, N, K): ...\n")
+        assert run(*words) == 2
+
+    def test_a_requirement_that_makes_no_sense_is_wrong_usage(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("RUNGWATCH_REQUIRE_GPU", "yes")
+        assert run("check") == 2
+
+
 @pytest.mark.parametrize(
     "words",
     [words for name in PLAIN for words in examples(app.commands[name])],
     ids=" ".join,
 )
+@pytest.mark.usefixtures("device")
 def test_the_examples_in_help_work(run: Run, words: list[str]) -> None:
     Path("my_gemm.py").write_text("def make(M, N, K): ...\n")
+    Path("artifacts").mkdir()
     assert run(*words) == 0
 
 

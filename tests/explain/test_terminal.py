@@ -91,7 +91,7 @@ def test_a_wide_console_has_the_full_names(rendered):
     assert "12 ok (6 cached)" in next(line for line in lines if line[0] == "step7")
 
 
-@pytest.mark.parametrize("width", [30, 60, 80, 100])
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
 def test_a_summary_with_every_check_is_folded_never_cut(rendered, width):
     rows = [
         row("step1_matrix", check, reason, problem=None)
@@ -103,7 +103,7 @@ def test_a_summary_with_every_check_is_folded_never_cut(rendered, width):
     heads = ["".join(cells) for cells in zip(*_until(lines, "step"), strict=True)]
     assert heads[1:-1] == [SHORT_CHECKS[check] for check in CHECKS]
     bodies = ["".join(cells) for cells in zip(*lines[len(_until(lines, "step")) :], strict=True)]
-    assert bodies == ["step1_matrix", *["1INVALID1ok"] * len(CHECKS), "11"]
+    assert bodies == ["step1_matrix", *["1INVALID1ok"] * len(CHECKS), str(len(CHECKS))]
     assert "…" not in text
 
 

@@ -117,6 +117,34 @@ def test_checkers_get_several_tiles_and_k_over_the_ring(declaration):
     assert len(matrix.checker_shapes(declaration, Depth.FULL)) >= 2
 
 
+@each
+def test_device_is_full_and_the_large_problems_that_fit(declaration):
+    full = matrix.numerics_problems(declaration, Depth.FULL)
+    assert matrix.numerics_problems(declaration, Depth.DEVICE) == full
+    large = matrix.large_problems(declaration, 132)
+    assert {problem.shape for problem in large}.isdisjoint(problem.shape for problem in full)
+    for problem in large:
+        assert declaration.rules.refusal(problem.shape) is None
+        assert problem.shape.sm_count == declaration.rules.sm_count.nearest(132)
+
+
+def test_a_kernel_of_many_tiles_has_every_large_problem():
+    shapes = {p.shape for p in matrix.large_problems(FULL_LADDER[-1], 132)}
+    assert {(s.m, s.n, s.k) for s in shapes} == set(matrix._LARGE)
+    assert matrix.large_problems(ONE_TILE, 132) == []
+
+
+@each
+@each_depth
+def test_what_a_check_needs_is_what_is_built_for_it(declaration, depth):
+    needed = {problem.shape for problem in matrix.numerics_problems(declaration, depth)}
+    needed |= set(matrix.checker_shapes(declaration, depth))
+    if depth is Depth.DEVICE:
+        needed |= {problem.shape for problem in matrix.large_problems(declaration, 132)}
+    built = matrix.required_shapes(declaration, depth, 132)
+    assert built == sorted(needed)
+
+
 def test_narrow_rules_leave_what_fits():
     [only] = matrix.situations(ONE_TILE)
     assert (only.m, only.n, only.k) == (128, 128, 64)
