@@ -116,6 +116,7 @@ class FakeDevice(FakeBackend):
 
     runs: Target = "sm_100a"
     unstable: bool = False
+    folder: Path = Path("artifacts")
 
     @property
     def device(self) -> DeviceFacts | BackendUnavailableError:

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -10,23 +9,21 @@ from typing import Literal
 import click
 from rich.console import Console
 
-from rungwatch.backends.cuda import sanitizer
 from rungwatch.backends.cuda.backend import CudaBackend
 from rungwatch.backends.job import (
     DEVICE_TOOLS,
-    SANITIZERS,
     SIMULATOR_TOOLS,
-    BackendUnavailableError,
     Tool,
 )
 from rungwatch.backends.simulator.backend import SimulatorBackend
 from rungwatch.backends.simulator.cache import CacheLimitError
 from rungwatch.cache import cache_dir
 from rungwatch.check.execute import Progress, execute
-from rungwatch.check.plan import SIMULATOR, AllRefusedError, Plan, Reach, Selection, plan_check
+from rungwatch.check.plan import SIMULATOR, AllRefusedError, Plan, Selection, plan_check
 from rungwatch.check.self_check import failing_self_checks
 from rungwatch.check.source_check import source_rows
 from rungwatch.check.verdict_cache import VerdictCache
+from rungwatch.cli.device import gpu_of, gpu_required, reach_of
 from rungwatch.cli.options import debug_option, kernels_option, kernels_root
 from rungwatch.cli.output import (
     Clock,
@@ -38,7 +35,6 @@ from rungwatch.cli.output import (
     write_files,
 )
 from rungwatch.cli.progress import CheckProgress
-from rungwatch.decide.verdict import Reason
 from rungwatch.declare.problem import Shape
 from rungwatch.declare.protocol import TARGETS
 from rungwatch.declare.registry import NoKernelsError, discover, select
@@ -180,7 +176,7 @@ def check(
         seed=seed,
         tools=_tools(tools, distributions),
         target=target,
-        gpu_required=_gpu_required(),
+        gpu_required=gpu_required(),
     )
     device = None
     if backend_name == "cuda":
@@ -191,7 +187,7 @@ def check(
         raise click.UsageError("--artifacts and --device belong to --backend cuda")
     _require_tools(selection.tools, DEVICE_TOOLS if device else SIMULATOR_TOOLS, backend_name)
     try:
-        plan = plan_check(subjects, selection, _reach(device, artifacts) if device else SIMULATOR)
+        plan = plan_check(subjects, selection, reach_of(device) if device else SIMULATOR)
     except AllRefusedError as error:
         raise click.UsageError(f"no chosen kernel takes this shape:\n{error}") from None
     rows = failing_self_checks()
@@ -206,7 +202,7 @@ def check(
         clock,
         backend=backend_name,
         revision=surroundings.revision(_where(subjects)),
-        gpu=_gpu(device),
+        gpu=gpu_of(device) if device else None,
     )
     try:
         write_files(record, json_file, junit_file)
@@ -230,37 +226,6 @@ def _require_tools(
     foreign = [tool.value for tool in asked or () if tool not in known]
     if foreign:
         raise click.UsageError(f"--backend {backend_name} has no {', '.join(foreign)}")
-
-
-def _gpu_required() -> bool:
-    value = os.environ.get("RUNGWATCH_REQUIRE_GPU", "")
-    if value not in ("", "0", "1"):
-        raise click.UsageError(f"RUNGWATCH_REQUIRE_GPU is '{value}': set it to 1, or not at all")
-    return value == "1"
-
-
-def _reach(device: CudaBackend, artifacts: Path | None) -> Reach:
-    """Return what can be run on this machine's GPU; where there is none, all is INVALID later."""
-    try:
-        targets = frozenset({device.target()})
-    except BackendUnavailableError:
-        targets = frozenset(TARGETS)
-    lacking = SANITIZERS if sanitizer.find() is None else ()
-    name = shlex.quote(artifacts.resolve().name) if artifacts else ""
-    return Reach(
-        targets,
-        tuple(tool for tool in DEVICE_TOOLS if tool not in lacking),
-        Reason.OTHER_GPU,
-        options=f"--backend cuda --artifacts {name}",
-        lacking=lacking,
-        lack=sanitizer.NOT_FOUND,
-    )
-
-
-def _gpu(device: CudaBackend | None) -> model.Gpu | None:
-    if device is None or isinstance(device.device, BackendUnavailableError):
-        return None
-    return model.Gpu(device.device.name, device.device.driver)
 
 
 def _shape(text: str | None, sms: int | None) -> Shape | None:

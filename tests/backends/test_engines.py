@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rungwatch.backends.job import Failure, JobFailure, Stage, Tool
+from rungwatch.backends.job import SIMULATOR_TOOLS, Failure, JobFailure, Stage, Tool
 from rungwatch.backends.simulator import engines as module
 from rungwatch.backends.simulator.cache import SimulatorCache
 from rungwatch.backends.simulator.engines import Engines
@@ -84,7 +84,7 @@ def test_an_engine_is_built_once_and_known_afterwards(
 def test_all_engines_are_built(cache: SimulatorCache, monkeypatch: pytest.MonkeyPatch) -> None:
     launch = use(monkeypatch, FakeLaunch())
     Engines(cache, lambda text: None).ensure_all()
-    assert sorted(launch.calls) == sorted(Tool)
+    assert sorted(launch.calls) == sorted(SIMULATOR_TOOLS)
 
 
 def test_a_stamp_without_its_engine_does_not_count(

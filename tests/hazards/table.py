@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rungwatch.backends.job import Tool
+from rungwatch.backends.job import SIMULATOR_TOOLS, Tool
 from rungwatch.trusted.source_rules import broken_rules
 
 from .mutants import MUTANTS, Mutant
@@ -13,9 +13,9 @@ _NOT_SEEN = "-"
 def what_sees_what(mutants: Iterable[Mutant]) -> str:
     """Return a Markdown table, a row a mutant: which tool refuses it, and with which words."""
     return _table(
-        ["Mutant", "What is wrong", *Tool],
+        ["Mutant", "What is wrong", *SIMULATOR_TOOLS],
         [
-            [f"`{mutant.name}`", mutant.what, *(_cell(mutant, tool) for tool in Tool)]
+            [f"`{mutant.name}`", mutant.what, *(_cell(mutant, tool) for tool in SIMULATOR_TOOLS)]
             for mutant in mutants
         ],
     )

@@ -43,7 +43,7 @@ class CudaBackend:
 
     def __init__(self, folder: Path, look: Callable[[], DeviceFacts] = find_device) -> None:
         """Take artifacts from `folder`; `look` says what the GPU is, and is asked once."""
-        self._folder = folder
+        self.folder = folder
         self._look = look
         self._gpu = threading.Lock()
 
@@ -62,7 +62,7 @@ class CudaBackend:
         Raises:
             BackendUnavailableError: the folder holds no manifest.
         """
-        return ArtifactFolder(self._folder)
+        return ArtifactFolder(self.folder)
 
     def target(self) -> Target:
         """Return what this GPU runs.

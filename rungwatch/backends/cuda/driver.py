@@ -31,13 +31,13 @@ type Flat = NDArray[np.uint16]
 class Driver:
     """The driver on the first GPU that this process sees; every call after `open` needs it."""
 
-    def __init__(self, api: Any | None = None) -> None:
-        """Use `api`, a module like `cuda.bindings.driver` (that one by default).
+    def __init__(self) -> None:
+        """Import NVIDIA's bindings.
 
         Raises:
-            BackendUnavailableError: it is not installed.
+            BackendUnavailableError: they are not installed.
         """
-        self._api = api if api is not None else _bindings()
+        self._api = _bindings()
         self._encoder: Any = None
 
     def start(self) -> None:

@@ -46,14 +46,14 @@ class Look(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def look(driver: Driver | None = None) -> DeviceFacts:
+def look() -> DeviceFacts:
     """Return what there is to know of the first GPU.
 
     Raises:
         BackendUnavailableError: there is no driver or no GPU.
         CudaError: the driver fails.
     """
-    driver = driver or Driver()
+    driver = Driver()
     driver.start()
     device = driver.device()
     driver.open(device)

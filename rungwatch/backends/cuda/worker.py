@@ -22,13 +22,13 @@ from rungwatch.backends.job import BackendUnavailableError, Failure, JobFailure,
 from rungwatch.backends.supervise import WorkerFiles
 
 
-def main(path: Path, driver: Driver | None = None) -> None:
+def main(path: Path) -> None:
     """Do what the order in the folder `path` says."""
     folder, files = JobFolder(path), WorkerFiles(path)
     files.enter(Stage.START)
     order = msgspec.json.decode(folder.order.read_bytes(), type=Order)
     try:
-        kernel = _load(path, files, driver or Driver())
+        kernel = _load(path, files)
     except BackendUnavailableError as error:
         failure = JobFailure(Failure.BACKEND_UNAVAILABLE, Stage.LOAD, str(error))
         _say(folder, Answer(failure=failure))
@@ -39,8 +39,9 @@ def main(path: Path, driver: Driver | None = None) -> None:
         _run_all(order, kernel, folder, files)
 
 
-def _load(path: Path, files: WorkerFiles, driver: Driver) -> launch.Loaded:
+def _load(path: Path, files: WorkerFiles) -> launch.Loaded:
     files.enter(Stage.LOAD)
+    driver = Driver()
     driver.start()
     driver.open(driver.device())
     plan = decode_plan((path / PLAN_FILE).read_bytes())

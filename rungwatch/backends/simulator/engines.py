@@ -145,7 +145,9 @@ class Engines:
         with self._pruning:
             if not self._pruned:
                 used = frozenset(
-                    name for tool in Tool if (name := self._name(tool, toolchain)) is not None
+                    name
+                    for tool in SIMULATOR_TOOLS
+                    if (name := self._name(tool, toolchain)) is not None
                 )
                 prune(self._cache, limit_bytes(), used)
                 self._pruned = True
