@@ -232,7 +232,12 @@ def _run(*command: str) -> None:
     with tempfile.TemporaryDirectory(prefix="rungwatch-uv-") as folder:
         ended = supervise(command, Path(folder), environment, _INSTALL_LIMITS)
     if not ended.ok:
-        raise ToolchainError(f"uv {command[1]}: {ended.describe()}")
+        raise ToolchainError(f"uv {command[1]}: {_without_paths(ended.describe())}")
+
+
+def _without_paths(text: str) -> str:
+    """Return a message without the folders of this machine: it goes into a record."""
+    return re.sub(r"(?<![\w:/])/[^\s'\"`]*/([^\s/'\"`]*)", r"\1", text)
 
 
 @contextlib.contextmanager

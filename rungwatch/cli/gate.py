@@ -73,7 +73,9 @@ from rungwatch.revision.revision import (
 )
 @click.option("--target", type=click.Choice(TARGETS), help="Only this target.")
 @click.option(
-    "--allow-unmeasured", is_flag=True, help="Do not end with 3 because nothing was timed."
+    "--allow-unmeasured",
+    is_flag=True,
+    help="Count changed code that nothing timed as skipped, not as inconclusive (3).",
 )
 @click.option("--no-cache", is_flag=True, help="Run also what passed before and did not change.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Cases at once. [one a core]")
@@ -105,6 +107,7 @@ def gate(
 
     \b
     Examples:
+      rungwatch gate --base HEAD
       rungwatch gate --base main --backend none
       rungwatch gate --base HEAD~1 --head HEAD --markdown comment.md
     """

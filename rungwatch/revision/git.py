@@ -67,13 +67,15 @@ class Repository:
             "log",
             "--reverse",
             "--first-parent",
-            "--diff-merges=first-parent",
-            "--format=%H%x00%s",
+            "--no-patch",
+            "-z",
+            "--format=%H %s",
             f"{good}..{bad}",
             "--",
             *paths,
         )
-        pairs = [line.partition("\0") for line in given.decode(errors="replace").splitlines()]
+        lines = given.decode(errors="replace").split("\0")
+        pairs = [line.partition(" ") for line in lines if line]
         return [Commit(commit, subject) for commit, _, subject in pairs]
 
     def includes(self, commit: str, older: str) -> bool:

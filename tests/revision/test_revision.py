@@ -186,3 +186,19 @@ def test_history_holds_what_touches_the_paths(project: Project) -> None:
     assert not repository.includes(last, "0" * 40)
     with pytest.raises(GitError):
         Repository(project.root.parent)
+
+
+def test_a_merge_counts_as_one_commit_of_history(project: Project) -> None:
+    start = project.git("rev-parse", "HEAD")
+    project.git("checkout", "--quiet", "-b", "side")
+    for text in ("1\n", "2\n"):
+        project.write("one", text)
+        project.commit(f"side {text}")
+    project.git("checkout", "--quiet", "main")
+    project.write("two", "other\n")
+    before = project.commit("main goes on")
+    project.git("merge", "--quiet", "--no-ff", "--message", "merge the side", "side")
+    merge = project.git("rev-parse", "HEAD")
+    history = Repository(project.kernels).history(start, merge, ["kernels"])
+    assert [commit.id for commit in history] == [before, merge]
+    assert history[-1].subject == "merge the side"
