@@ -35,6 +35,7 @@ from rungwatch.decide.verdict import Reason
 from rungwatch.declare.problem import Shape
 from rungwatch.declare.protocol import PROTOCOL_VERSION, Target
 from rungwatch.declare.subject import Subject
+from rungwatch.record.files import read_regular
 from rungwatch.record.surroundings import code_digest
 
 _WORKER = "rungwatch.artifact.worker"
@@ -205,9 +206,9 @@ class _Builder:
             reason = Reason(answer.failure.failure.value)
             return Built(case, None, reason, answer.failure.message)
         try:
-            cubin = _read(folder.cubin(position), LARGEST_CUBIN_BYTES)
-            plan = decode_plan(_read(folder.plan(position), LARGEST_PLAN_BYTES))
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            cubin = read_regular(folder.cubin(position), LARGEST_CUBIN_BYTES)
+            plan = decode_plan(read_regular(folder.plan(position), LARGEST_PLAN_BYTES))
+        except (OSError, msgspec.MsgspecError) as error:
             return Built(case, None, Reason.BAD_OUTPUT, f"the worker's files: {error}")
         artifact = Artifact(cubin, plan)
         try:
@@ -241,14 +242,6 @@ def _ended(case: Case, ending: Ending, how: str) -> Built:
 
 def _read_answer(path: Path) -> Answer | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Answer)
+        return msgspec.json.decode(read_regular(path, LARGEST_PLAN_BYTES), type=Answer)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _read(path: Path, most_bytes: int) -> bytes:
-    with path.open("rb") as file:
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise ValueError(f"{path.name} is larger than {most_bytes} bytes")
-    return data

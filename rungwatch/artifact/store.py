@@ -8,7 +8,6 @@ a bad block left behind is found by its hash and made anew.
 """
 
 import contextlib
-import os
 import re
 import shutil
 import tempfile
@@ -24,7 +23,7 @@ from rungwatch.artifact.artifact import (
 )
 from rungwatch.artifact.plan import decode_plan, encode_plan
 from rungwatch.cost.work import Work
-from rungwatch.record.files import write_atomically
+from rungwatch.record.files import read_regular, write_atomically
 
 CUBIN_FILE = "kernel.cubin"
 PLAN_FILE = "plan.json"
@@ -92,8 +91,8 @@ class Store:
             raise StoreError(f"{identity[:80]!r} is no artifact id (64 hexadecimal digits)")
         place = self._place(identity)
         try:
-            cubin = _read(place / CUBIN_FILE, LARGEST_CUBIN_BYTES)
-            plan = decode_plan(_read(place / PLAN_FILE, LARGEST_PLAN_BYTES))
+            cubin = read_regular(place / CUBIN_FILE, LARGEST_CUBIN_BYTES)
+            plan = decode_plan(read_regular(place / PLAN_FILE, LARGEST_PLAN_BYTES))
         except (OSError, msgspec.MsgspecError) as error:
             raise StoreError(f"artifact {identity[:12]} can't be read: {error}") from None
         artifact = Artifact(cubin, plan)
@@ -112,7 +111,9 @@ class Store:
     def recall(self, key: str) -> Entry | None:
         """Return what the input `key` gave; None where that is unknown or no longer whole."""
         try:
-            entry = msgspec.json.decode(self._key_file(key).read_bytes(), type=Entry)
+            entry = msgspec.json.decode(
+                read_regular(self._key_file(key), LARGEST_PLAN_BYTES), type=Entry
+            )
             self.get(entry.artifact)
         except (OSError, msgspec.MsgspecError, StoreError):
             return None
@@ -145,13 +146,3 @@ class Store:
 
     def _key_file(self, key: str) -> Path:
         return self._root / "keys" / key[:2] / f"{key}.json"
-
-
-def _read(path: Path, most_bytes: int) -> bytes:
-    """Read a regular file of at most `most_bytes`, following no link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise StoreError(f"{path.name} is larger than {most_bytes} bytes")
-    return data

@@ -21,6 +21,9 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 import rungwatch
 from rungwatch.backends.supervise import Limits, supervise
 from rungwatch.record.files import write_atomically
@@ -36,7 +39,9 @@ COMPILERS = (
     "nvidia-cuda-runtime",
 )
 _CALLED_BY_WORKER = ("cuda-bindings", "msgspec", "numpy", "psutil")
-_PIN = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_-]*)", re.ASCII)
+_PIN = re.compile(r"==([A-Za-z0-9][A-Za-z0-9.!+_-]*)", re.ASCII)
+# Where packages come from is the user's setting, and no part of which ones they are.
+_INDEX_OPTIONS = ("--index-url", "--extra-index-url", "-i ", "--find-links", "--only-binary")
 _INSTALL_LIMITS = Limits(deadline_s=900.0, memory_bytes=8 * 2**30)
 _READY = "ready.json"
 # pip and uv need the user's settings to find their index; a kernel's code never sees this.
@@ -83,21 +88,37 @@ def installed() -> Toolchain:
 def pins_in(lock: bytes) -> dict[str, str]:
     """Return the versions that a lock file gives the compilers, by normalised package name.
 
+    A line about a compiler that is anything but one exact version would be a compiler that
+    nobody named, so it is an error, as is a file that names none.
+
     Raises:
-        ToolchainError: it is no text, or pins one of them twice.
+        ToolchainError: see above; names the line.
     """
     try:
-        lines = lock.decode("utf-8").splitlines()
+        lines = lock.decode("utf-8").replace("\\\n", " ").splitlines()
     except UnicodeDecodeError:
         raise ToolchainError("the lock file is no UTF-8 text") from None
     pins: dict[str, str] = {}
     for line in lines:
-        match = _PIN.fullmatch(line.partition("#")[0].partition(";")[0].strip())
-        if match is None:
+        text = re.sub(r"(^|\s)#.*", "", line).partition(" --hash")[0].strip()
+        if not text or text.startswith(_INDEX_OPTIONS):
             continue
-        name = re.sub(r"[-_.]+", "-", match[1]).lower()
-        if name in COMPILERS and pins.setdefault(name, match[2]) != match[2]:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            raise ToolchainError(f"the lock file holds a line that is no pin: {text!r}") from None
+        name = canonicalize_name(requirement.name)
+        if name not in COMPILERS or not (
+            requirement.marker is None or requirement.marker.evaluate()
+        ):
+            continue
+        exact = _PIN.fullmatch(str(requirement.specifier))
+        if exact is None or requirement.extras or requirement.url:
+            raise ToolchainError(f"the lock file does not give {name} one version: {text!r}")
+        if pins.setdefault(name, exact[1]) != exact[1]:
             raise ToolchainError(f"the lock file pins {name} twice")
+    if not pins:
+        raise ToolchainError(f"the lock file pins none of {', '.join(COMPILERS)}")
     return pins
 
 
@@ -211,7 +232,12 @@ def _run(*command: str) -> None:
     with tempfile.TemporaryDirectory(prefix="rungwatch-uv-") as folder:
         ended = supervise(command, Path(folder), environment, _INSTALL_LIMITS)
     if not ended.ok:
-        raise ToolchainError(f"uv {command[1]}: {ended.describe()}")
+        raise ToolchainError(f"uv {command[1]}: {_without_paths(ended.describe())}")
+
+
+def _without_paths(text: str) -> str:
+    """Return a message without the folders of this machine: it goes into a record."""
+    return re.sub(r"(?<![\w:/])/[^\s'\"`]*/([^\s/'\"`]*)", r"\1", text)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ answer.json              what was done (the worker writes it anew after each pro
 events.jsonl, *.txt      see `rungwatch.backends.supervise.WorkerFiles`
 """
 
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.uint16]]:
     Raises:
         OSError, ValueError, EOFError, zipfile.BadZipFile: not such a file.
     """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ValueError(f"{path.name} is no regular file")
     with path.open("rb") as file:
         loaded = np.load(file, allow_pickle=False)
         if not isinstance(loaded, np.lib.npyio.NpzFile):

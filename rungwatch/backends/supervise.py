@@ -11,6 +11,7 @@ import math
 import os
 import select
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -24,10 +25,12 @@ import msgspec
 import psutil
 
 from rungwatch.backends import keeper
+from rungwatch.record.files import read_regular
 
 _LOOK_S = 0.1
 _TAIL_BYTES = 4096
 _TAIL_LINES = 8
+_MOST_EVENT_BYTES = 2**20
 
 
 class Ending(StrEnum):
@@ -218,7 +221,7 @@ class _Watch:
 def read_events(path: Path) -> tuple[Event, ...]:
     """Return the events of a worker; a last line that it could not finish is left out."""
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_regular(path, _MOST_EVENT_BYTES).splitlines()
     except OSError:
         return ()
     events = []
@@ -247,6 +250,8 @@ def seconds_by_stage(
 def tail_of(path: Path) -> str:
     """Return the last lines of a text file, empty ones left out, joined by " | "."""
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return ""
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             text = file.read().decode(errors="replace")

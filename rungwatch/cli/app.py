@@ -12,16 +12,18 @@ from rungwatch.cli.gate import gate
 from rungwatch.cli.list_kernels import list_kernels
 
 _EPILOG = """\b
-Exit codes: 0 passed; 1 a kernel is wrong (FAIL) or slower (REGRESSION);
-2 wrong usage; 3 inconclusive; 4 invalid: nothing learnt, or an internal
-error; 130 interrupted.
+Exit codes: 0 passed; 1 a kernel is wrong (FAIL) or costs more than base
+allows (REGRESSION); 2 wrong usage; 3 inconclusive; 4 invalid: nothing
+learnt, or an internal error; 130 interrupted.
 """
 
 
 @click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(rungwatch.__version__, prog_name="rungwatch")
 def app() -> None:
-    """Tell whether GPU kernels written in TIRx are right, on a machine without a GPU.
+    """Tell whether GPU kernels written in TIRx are right, and what a commit changes in them.
+
+    No GPU is needed.
 
     Start with `rungwatch list`, then `rungwatch check`. `rungwatch gate` compares two commits.
     """

@@ -60,11 +60,12 @@ def bisect(
     shape_text: str,
     target: Target | None,
 ) -> int:
-    """Find the commit after GOOD, up to BAD (HEAD), that changed a static cost of a kernel.
+    """Find the commit that changed a static cost of a kernel.
 
-    Only commits that touch the kernels or the compiler are built. Exits 0 where the commit was
-    found, 3 where it could not be told from others that do not build or nothing changed, 4 where
-    the cost is not known at one end.
+    It is looked for after GOOD, up to BAD (HEAD where that is left out). Only commits that touch
+    the kernels or the compiler are built. Exits 0 where the commit was found, 3 where it could
+    not be told from others that do not build or nothing changed, 4 where the cost is not known
+    at one end.
 
     \b
     Examples:

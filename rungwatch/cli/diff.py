@@ -66,9 +66,10 @@ def diff(
     jobs: int | None,
     json_file: Path | None,
 ) -> int:
-    """Say which kernels are other machine code in HEAD than in BASE, and what that costs.
+    """Say which kernels changed between two revisions, and what that costs.
 
-    HEAD is WORKTREE where it is left out: the files as they are.
+    A kernel has changed where it is other machine code, or launched in another way. HEAD is
+    WORKTREE where it is left out: the files as they are.
 
     \b
     Examples:

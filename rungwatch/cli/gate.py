@@ -1,6 +1,7 @@
 """`rungwatch gate`: may head be merged into base?"""
 
 import contextlib
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -44,7 +45,13 @@ from rungwatch.gate.judge import Question, rows_of
 from rungwatch.gate.parties import PartyError, in_force, party
 from rungwatch.record.files import write_atomically
 from rungwatch.record.model import CheckName, Row
-from rungwatch.revision.revision import CONFIG_FILE, WORKTREE, Revision, open_revision
+from rungwatch.revision.revision import (
+    CONFIG_FILE,
+    WORKTREE,
+    Revision,
+    RevisionContentError,
+    open_revision,
+)
 
 
 @click.command()
@@ -66,7 +73,9 @@ from rungwatch.revision.revision import CONFIG_FILE, WORKTREE, Revision, open_re
 )
 @click.option("--target", type=click.Choice(TARGETS), help="Only this target.")
 @click.option(
-    "--allow-unmeasured", is_flag=True, help="Do not end with 3 because nothing was timed."
+    "--allow-unmeasured",
+    is_flag=True,
+    help="Count changed code that nothing timed as skipped, not as inconclusive (3).",
 )
 @click.option("--no-cache", is_flag=True, help="Run also what passed before and did not change.")
 @click.option("--jobs", type=click.IntRange(1, 256), help="Cases at once. [one a core]")
@@ -98,24 +107,29 @@ def gate(
 
     \b
     Examples:
+      rungwatch gate --base HEAD
       rungwatch gate --base main --backend none
       rungwatch gate --base HEAD~1 --head HEAD --markdown comment.md
     """
     clock = Clock.start()
     require_different(json_file, junit_file, markdown_file)
     run = _Run(names, target, allow_unmeasured, not no_cache, jobs)
+    old = new = None
     with contextlib.ExitStack() as stack:
         stack.enter_context(usage_errors())
         kernels = existing_kernels(kernels_dir)
-        old = stack.enter_context(open_revision(base, kernels))
-        new = stack.enter_context(open_revision(head, kernels))
-        outcome = run.outcome(old, new, clock)
+        try:
+            old = stack.enter_context(open_revision(base, kernels))
+            new = stack.enter_context(open_revision(head, kernels))
+            outcome = run.outcome(old, new, clock)
+        except RevisionContentError as error:
+            outcome = _Outcome([_one_row("load", Reason.KERNEL_LOAD, str(error))])
     record = make_record(
         outcome.rows,
         clock,
         backend=backend_name,
-        revision=new.label,
-        base=old.label,
+        revision=new.label if new is not None else None,
+        base=old.label if old is not None else None,
         settings=outcome.settings,
         accepts_unmeasured=allow_unmeasured,
         compilers=outcome.compilers,
@@ -153,13 +167,11 @@ class _Run:
         except PartyError as error:
             return _Outcome([_one_row("build", Reason.TOOLCHAIN, str(error))], settings)
         changes = self._compare(base, head)
-        if self.names and not changes:
-            raise click.UsageError(f"neither revision has a kernel {' or '.join(self.names)}")
         question = Question(
             settings,
             clock.started.date(),
             self.allow_unmeasured,
-            f"rungwatch diff {old.name} {new.name}",
+            shlex.join(["rungwatch", "diff", old.name, new.name]),
         )
         costs = costs_of(artifact_store())
         rows = [row for change in changes for row in rows_of(change, question, costs)]

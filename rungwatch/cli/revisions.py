@@ -11,6 +11,7 @@ from rungwatch.artifact.costs import Costs
 from rungwatch.artifact.store import Store
 from rungwatch.cache import cache_dir
 from rungwatch.cli.options import kernels_root
+from rungwatch.gate.comparison import NoSuchKernelError
 from rungwatch.revision.revision import RevisionError
 
 
@@ -40,10 +41,10 @@ def existing_kernels(given: Path | None) -> Path:
 
 @contextlib.contextmanager
 def usage_errors() -> Iterator[None]:
-    """Turn a revision that does not exist into wrong usage."""
+    """Turn a revision or a kernel that does not exist into wrong usage."""
     try:
         yield
-    except RevisionError as error:
+    except (RevisionError, NoSuchKernelError) as error:
         raise click.UsageError(str(error)) from None
 
 

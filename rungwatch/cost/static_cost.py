@@ -216,6 +216,12 @@ METRICS: dict[str, Metric] = {
     "mmas": Metric(
         "MMAs", _NEITHER, "tensor core MMAs executed", lambda c: c.work.mma_instructions
     ),
+    "most_flops_a_cta": Metric(
+        "FLOP",
+        _LOWER,
+        "FLOPs that the busiest CTA's tensor core does: its share of the tiles",
+        lambda c: c.work.flops_per_cta_max,
+    ),
     "most_tiles_a_cta": Metric(
         "tiles",
         _NEITHER,

@@ -57,6 +57,8 @@ def judge_static(
     """
     try:
         found = changes(base, head)
+        if lacking := [metric for metric in settings.static if metric not in base]:
+            raise KeyError(lacking[0])  # that neither side has it is no agreement
     except KeyError as error:
         return Reason.COST_UNKNOWN, f"{error.args[0]} is not known of both sides"
     worse = [change for change in found if _exceeds(change, settings)]

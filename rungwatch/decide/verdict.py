@@ -281,7 +281,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.NOT_TIMED: Explanation(
         Verdict.INCONCLUSIVE,
         "machine code changed, and nothing was timed here",
-        "run the gate on a GPU, or give --allow-unmeasured where another job times it",
+        "time it on a GPU; give --allow-unmeasured where another job does",
     ),
     Reason.PROBLEM_REFUSED: Explanation(
         Verdict.SKIPPED, "the kernel's rules exclude this problem", "use the nearest valid shape"

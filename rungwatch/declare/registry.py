@@ -146,15 +146,18 @@ def _one_line(error: Exception, filename: str) -> str:
 
 
 def _unique_keys(files: list[KernelFile]) -> list[KernelFile]:
-    """Turn a second file with the same key into an error of that file."""
+    """Turn a second file with the same key into an error of that file, under a key of its own.
+
+    No name can hold a colon, so that key is nobody else's: none of the files can hide another.
+    """
     first_with: dict[str, KernelFile] = {}
     result = []
     for file in files:
         first = first_with.setdefault(file.key, file)
         if first is not file:
-            stem_key = f"{file.key.rpartition('/')[0]}/{file.path.stem}"
+            own_key = f"{file.key.rpartition('/')[0]}/{file.path.name}:duplicate"
             message = f"{file.path.name}: the name '{file.name}' is taken by {first.path.name}"
-            file = KernelFile(stem_key, file.path, file.sha256, error=message)
+            file = KernelFile(own_key, file.path, file.sha256, error=message)
         result.append(file)
     return result
 

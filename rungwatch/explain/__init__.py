@@ -1,1 +1,1 @@
-"""From a record to people: terminal, JUnit, pictures."""
+"""From a record to people: terminal, Markdown, JUnit, pictures."""

@@ -14,7 +14,7 @@ from rungwatch.record.model import CheckName, Row
 
 EXIT_MEANINGS: dict[ExitCode, str] = {
     ExitCode.PASS: "everything that was asked for holds",
-    ExitCode.REJECTED: "a kernel is wrong (FAIL) or slower (REGRESSION)",
+    ExitCode.REJECTED: "a kernel is wrong (FAIL) or costs more than base allows (REGRESSION)",
     ExitCode.USAGE: "the command line is wrong; nothing was run",
     ExitCode.INCONCLUSIVE: "a row could not be decided either way",
     ExitCode.INVALID: "nothing was learnt about a row, or the tool itself failed: never a pass",

@@ -19,13 +19,18 @@ from rungwatch.trusted import matrix
 from rungwatch.trusted.matrix import Depth
 
 
+class NoSuchKernelError(LookupError):
+    """What was asked for is in neither revision."""
+
+
 @dataclass(frozen=True)
 class Party:
-    """One revision that takes part, and what compiles it."""
+    """One revision that takes part, what compiles it, and the hash of files beside its kernels."""
 
     revision: Revision
     toolchain: Toolchain
     files: tuple[KernelFile, ...]
+    other_files_sha256: str
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,17 @@ def compare(
     `names` (keys or names, all where empty) and `target` choose; `sizes` are M, N and K to
     compare instead of the four squares; `covering` builds the problems of the quick check as
     well, where the source or the compiler differs.
+
+    Raises:
+        NoSuchKernelError: a name or the target fits no kernel of either side.
     """
-    pairs = [pair for pair in pair_up(base.files, head.files) if _chosen(pair, names)]
+    known = pair_up(base.files, head.files)
+    for name in names:
+        if not any(name in pair.names for pair in known):
+            raise NoSuchKernelError(f"neither revision has a kernel '{name}'")
+    pairs = [pair for pair in known if _chosen(pair, names, target)]
+    if not pairs and target is not None:
+        raise NoSuchKernelError(f"neither revision has such a kernel for {target}")
     wanted = {
         pair.key: _problems(pair, target, sizes, covering and _may_differ(pair, base, head))
         for pair in pairs
@@ -126,14 +140,21 @@ def declarations(pair: Pair) -> list[Declaration]:
     return [file.declaration for file in files if file.declaration is not None]
 
 
-def _chosen(pair: Pair, names: Sequence[str]) -> bool:
-    return not names or pair.key in names or pair.key.rpartition("/")[2] in names
+def _chosen(pair: Pair, names: Sequence[str], target: Target | None) -> bool:
+    """Return whether the pair was asked for; what can't be read is for every target."""
+    declared = declarations(pair)
+    unreadable = any(file is not None and file.error is not None for file in (pair.base, pair.head))
+    fits = target is None or unreadable or any(target in each.targets for each in declared)
+    return fits and (not names or not pair.names.isdisjoint(names))
 
 
 def _may_differ(pair: Pair, base: Party, head: Party) -> bool:
     if pair.base is None or pair.head is None:
         return False
-    same_source = pair.base.sha256 == pair.head.sha256
+    same_source = (pair.base.sha256, base.other_files_sha256) == (
+        pair.head.sha256,
+        head.other_files_sha256,
+    )
     return not same_source or base.toolchain.versions != head.toolchain.versions
 
 

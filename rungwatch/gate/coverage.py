@@ -15,6 +15,12 @@ class Pair:
     base: KernelFile | None
     head: KernelFile | None
 
+    @property
+    def names(self) -> set[str]:
+        """What the pair may be called: its key, its name, and the names of its files."""
+        files = [file for file in (self.base, self.head) if file is not None]
+        return {self.key, self.key.rpartition("/")[2], *(file.path.stem for file in files)}
+
 
 def pair_up(base: Iterable[KernelFile], head: Iterable[KernelFile]) -> list[Pair]:
     """Return every kernel of either side, base's order first, then what head adds."""

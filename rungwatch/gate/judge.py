@@ -1,6 +1,7 @@
 """From what changed to rows with verdicts: pure, but for the costs, which are handed in."""
 
 import datetime
+import shlex
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -36,6 +37,9 @@ def rows_of(change: KernelChange, question: Question, side_of: SideOf) -> list[R
     if settled is not None:
         return [settled]
     rows = _coverage(change.pair, question)
+    if not change.cases:
+        message = "no problem of it could be built: see its rules"
+        return [*rows, _row(change.pair, "build", Reason.NO_ROWS, message, question)]
     rows += _unbuilt(change, question)
     rows += _identity(change, question)
     for case in change.cases:
@@ -98,8 +102,9 @@ def _identity(change: KernelChange, question: Question) -> list[Row]:
         return []
     same = sum(case.identical for case in change.cases)
     message = f"{count - same} of {count} problems: other machine code or launch"
-    if pair.head is not None and pair.head.sha256 == pair.base.sha256:
-        message += f", from the same source, compiled by {_other_compilers(change)}"
+    compilers = _other_compilers(change)
+    if compilers and pair.head is not None and pair.head.sha256 == pair.base.sha256:
+        message += f", from the same file, compiled by {compilers}"
     return [_row(pair, "identity", Reason.CHANGED, message, question)]
 
 
@@ -186,5 +191,5 @@ def _row(
         verdict=verdict_of(reason),
         reason=reason,
         message=message,
-        rerun=f"{question.diff} --kernel {pair.key}",
+        rerun=f"{question.diff} --kernel {shlex.quote(pair.key)}",
     )

@@ -23,11 +23,14 @@ def party(revision: Revision, lock: str | None, cache: Path, say: Callable[[str]
         RevisionError: the lock file can't be read.
     """
     content = revision.file(PurePosixPath(lock)) if lock is not None else None
+    if lock is not None and content is None:
+        raise PartyError(f"{revision.name}: its lock file {lock} is not there")
     try:
         toolchain = toolchain_for(content, cache, say)
     except ToolchainError as error:
         raise PartyError(f"{revision.name}: {error}") from None
-    return Party(revision, toolchain, tuple(revision.kernel_files()))
+    files = tuple(revision.kernel_files())
+    return Party(revision, toolchain, files, revision.other_files_sha256())
 
 
 def in_force(settings: Settings, head: Revision) -> Settings:

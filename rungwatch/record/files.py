@@ -1,6 +1,8 @@
 """Write files so that a reader, a second run or a killed run never sees half of one."""
 
+import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -32,3 +34,19 @@ def write_atomically(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def read_regular(path: Path, most_bytes: int) -> bytes:
+    """Read a file that foreign code may have made: a link, a pipe or a flood is an error.
+
+    Raises:
+        OSError: it is no regular file, larger than `most_bytes`, or can't be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, f"{path.name} is no regular file")
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"{path.name} is larger than {most_bytes} bytes")
+    return data

@@ -67,13 +67,15 @@ class Repository:
             "log",
             "--reverse",
             "--first-parent",
-            "--diff-merges=first-parent",
-            "--format=%H%x00%s",
+            "--no-patch",
+            "-z",
+            "--format=%H %s",
             f"{good}..{bad}",
             "--",
             *paths,
         )
-        pairs = [line.partition("\0") for line in given.decode(errors="replace").splitlines()]
+        lines = given.decode(errors="replace").split("\0")
+        pairs = [line.partition(" ") for line in lines if line]
         return [Commit(commit, subject) for commit, _, subject in pairs]
 
     def includes(self, commit: str, older: str) -> bool:
@@ -102,7 +104,10 @@ class Repository:
                 continue
             facts, _, name = line.partition(b"\t")
             mode, _, object_id = facts.decode().split()
-            path = PurePosixPath(os.fsdecode(name))
+            try:
+                path = PurePosixPath(name.decode("utf-8"))
+            except UnicodeDecodeError:
+                raise GitError(f"{commit[:12]} holds a file name that is no UTF-8") from None
             if mode not in _FILE_MODES:
                 raise GitError(f"{commit[:12]}:{path} is a link or a submodule, not a file")
             if not path.is_relative_to(folder) or ".." in path.parts:
@@ -110,27 +115,38 @@ class Repository:
             blobs.append(Blob(path.relative_to(folder), mode, object_id))
         return blobs
 
-    def read(self, object_id: str) -> bytes:
-        """Return the content of an object.
+    def read(self, object_id: str, path: PurePosixPath) -> bytes:
+        """Return the content of the object that is at `path`.
 
         Raises:
             GitError: there is none, or it is larger than any kernel file.
         """
         size = int(self._git("cat-file", "-s", object_id))
         if size > _LARGEST_FILE_BYTES:
-            raise GitError(f"object {object_id[:12]} has {size} bytes, too many for a kernel file")
+            raise GitError(f"{path} has {size} bytes, too many for a file of kernels")
         return self._git("cat-file", "blob", object_id)
 
     def file(self, commit: str, path: PurePosixPath) -> bytes | None:
-        """Return one file of a commit, None where it has none of that path."""
+        """Return one file of a commit, None where it has none of that path.
+
+        Raises:
+            GitError: what is there is a link, a folder or a submodule.
+        """
         for line in self._git("ls-tree", "--full-tree", "-z", commit, "--", str(path)).split(b"\0"):
             facts, _, name = line.partition(b"\t")
-            if os.fsdecode(name) == str(path) and facts.split()[0].decode() in _FILE_MODES:
-                return self.read(facts.split()[2].decode())
+            if os.fsdecode(name) != str(path):
+                continue
+            mode, _, object_id = facts.decode().split()
+            if mode not in _FILE_MODES:
+                raise GitError(f"{path} is no plain file there")
+            return self.read(object_id, path)
         return None
 
     def _git(self, *arguments: str) -> bytes:
-        environment = os.environ | {
+        # What points git at another repository, or shows other objects than are there.
+        inherited = {name: v for name, v in os.environ.items() if not name.startswith("GIT_")}
+        environment = inherited | {
+            "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_LITERAL_PATHSPECS": "1",
             "GIT_TERMINAL_PROMPT": "0",

@@ -1,6 +1,7 @@
 """A revision: the kernels of a commit, or of the work tree as it is, and the files beside them."""
 
 import contextlib
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,6 +16,10 @@ CONFIG_FILE = PurePosixPath("rungwatch.toml")
 
 class RevisionError(LookupError):
     """A revision that can't be read, and why."""
+
+
+class RevisionContentError(RevisionError):
+    """A revision that is there and holds what can't be judged: a link, a flood, an odd name."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,20 @@ class Revision:
         except NoKernelsError:
             return []
 
+    def other_files_sha256(self) -> str:
+        """Return a hash over the files in the kernels folder that are no kernels.
+
+        A kernel may read them, so that its own file is not all of its source.
+        """
+        kernels = {file.path for file in self.kernel_files()}
+        digest = hashlib.sha256()
+        for path in sorted(self.kernels.rglob("*")):
+            if path.is_file() and path not in kernels and path.suffix != ".pyc":
+                name = path.relative_to(self.kernels).as_posix()
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                digest.update(f"{name}\0{content}\0".encode())
+        return digest.hexdigest()
+
     def file(self, path: PurePosixPath) -> bytes | None:
         """Return a file of the project by its path from the root, None where there is none.
 
@@ -67,6 +86,8 @@ class Revision:
             except GitError as error:
                 raise RevisionError(f"{self.name}:{path}: {error}") from None
         try:
+            if (self.root / path).is_symlink():
+                raise RevisionError(f"{path} is a link, not a plain file")
             return (self.root / path).read_bytes()
         except FileNotFoundError:
             return None
@@ -82,7 +103,8 @@ def open_revision(name: str, kernels: Path) -> Iterator[Revision]:
     into a folder of their own, which is gone when the revision is closed.
 
     Raises:
-        RevisionError: there is no such revision, no git, or a kernel that is no plain file.
+        RevisionContentError: it holds a kernel that is no plain file, or is far too large.
+        RevisionError: there is no such revision, or no git.
     """
     kernels = kernels.absolute()
     if name == WORKTREE:
@@ -92,18 +114,21 @@ def open_revision(name: str, kernels: Path) -> Iterator[Revision]:
         repository = Repository(kernels if kernels.is_dir() else kernels.parent)
         commit = repository.commit(name)
         inside = PurePosixPath(kernels.resolve().relative_to(repository.root.resolve()))
-        blobs = repository.files(commit, inside)
     except (GitError, ValueError) as error:
         raise RevisionError(str(error)) from None
+    try:
+        blobs = repository.files(commit, inside)
+    except GitError as error:
+        raise RevisionContentError(f"{name}: {error}") from None
     with TemporaryDirectory(prefix="rungwatch-revision-") as folder:
         place = Path(folder) / inside.name
         try:
             for blob in blobs:
                 path = place / blob.path
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(repository.read(blob.object_id))
+                path.write_bytes(repository.read(blob.object_id, blob.path))
         except (GitError, OSError) as error:
-            raise RevisionError(f"{name}: {error}") from None
+            raise RevisionContentError(f"{name}: {error}") from None
         yield Revision(name, commit, False, place, repository.root, repository)
 
 

@@ -120,7 +120,15 @@ def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
 def test_a_name_is_given_once(tmp_path: Path) -> None:
     write(tmp_path, "a.py", name="same")
     write(tmp_path, "b.py", name="same")
-    assert "taken by a.py" in error_of(discover(tmp_path), "family/b")
+    assert "taken by a.py" in error_of(discover(tmp_path), "family/b.py:duplicate")
+
+
+def test_a_broken_file_does_not_hide_behind_the_name_of_another(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", name="b")
+    (tmp_path / "family" / "b.py").write_text("def (")
+    files = discover(tmp_path)
+    assert {file.key for file in files} == {"family/b", "family/b.py:duplicate"}
+    assert [file.error is None for file in sorted(files, key=lambda f: f.key)] == [True, False]
 
 
 def test_nothing_to_guard_is_an_error(tmp_path: Path) -> None:

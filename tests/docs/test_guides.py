@@ -12,7 +12,7 @@ from rungwatch.declare.problem import Shape
 from rungwatch.declare.registry import discover
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("*.md"))]
 EXAMPLE = re.compile(r"<!-- test: (\w+) -->\n```python\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\((?!https?://)([^)#]+)")
 

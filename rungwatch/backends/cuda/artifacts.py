@@ -10,6 +10,7 @@ from rungwatch.artifact.manifest import MANIFEST_FILE, Manifest, decode_manifest
 from rungwatch.artifact.store import Store, StoreError
 from rungwatch.backends.job import BackendUnavailableError, Failure, Job, JobFailure, Stage
 from rungwatch.declare.protocol import Target
+from rungwatch.record.files import read_regular
 
 _LARGEST_MANIFEST_BYTES = 64 * 2**20
 
@@ -80,12 +81,8 @@ class ArtifactFolder:
 
 def _read(path: Path) -> Manifest:
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_MANIFEST_BYTES + 1)
-        if len(data) > _LARGEST_MANIFEST_BYTES:
-            raise ValueError(f"larger than {_LARGEST_MANIFEST_BYTES} bytes")
-        return decode_manifest(data)
-    except (OSError, ValueError, msgspec.MsgspecError) as error:
+        return decode_manifest(read_regular(path, _LARGEST_MANIFEST_BYTES))
+    except (OSError, msgspec.MsgspecError) as error:
         raise BackendUnavailableError(
             f"no artifacts can be read from {path.parent.name}/{path.name}, make them with"
             f" `rungwatch build --for full --out DIR`: {error}"

@@ -11,6 +11,7 @@ from rungwatch.backends.environment import import_path, passed_on
 from rungwatch.backends.job import BackendUnavailableError
 from rungwatch.backends.supervise import Ending, Limits, supervise
 from rungwatch.declare.protocol import Target
+from rungwatch.record.files import read_regular
 
 # Machine code of an "a" target runs on its own compute capability and on no other.
 COMPUTE_CAPABILITY_OF: dict[Target, tuple[int, int]] = {"sm_90a": (9, 0), "sm_100a": (10, 0)}
@@ -18,6 +19,7 @@ COMPUTE_CAPABILITY_OF: dict[Target, tuple[int, int]] = {"sm_90a": (9, 0), "sm_10
 OLDEST_CUDA = (13, 0)
 # A context, a kernel and the small problems of the matrix need less.
 LEAST_FREE_BYTES = 2**30
+_MOST_FACTS_BYTES = 2**16
 _GIB = 2**30
 _FACTS = "rungwatch.backends.cuda.facts"
 _LIMITS = Limits(deadline_s=90.0, memory_bytes=8 * _GIB)
@@ -43,7 +45,8 @@ def find_device() -> DeviceFacts:
                 f"the driver did not answer in {_LIMITS.deadline_s:.0f} s: see nvidia-smi"
             )
         try:
-            found = msgspec.json.decode((folder / FACTS_FILE).read_bytes(), type=Look)
+            data = read_regular(folder / FACTS_FILE, _MOST_FACTS_BYTES)
+            found = msgspec.json.decode(data, type=Look)
         except (OSError, msgspec.MsgspecError):
             raise BackendUnavailableError(
                 f"the process that looks at the GPU died, {ended.describe()}"

@@ -5,9 +5,11 @@ from pathlib import Path
 import msgspec
 
 from rungwatch.backends.job import JobFailure
+from rungwatch.record.files import read_regular
 
 CUBIN_FILE = "kernel.cubin"
 PLAN_FILE = "plan.json"
+_MOST_ANSWER_BYTES = 2**20
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -37,6 +39,6 @@ class Answer(msgspec.Struct, frozen=True):
 def read_answer(path: Path) -> Answer | None:
     """Return what a worker answered; None where it left nothing that can be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Answer)
+        return msgspec.json.decode(read_regular(path, _MOST_ANSWER_BYTES), type=Answer)
     except (OSError, msgspec.MsgspecError):
         return None

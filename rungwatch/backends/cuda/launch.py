@@ -15,6 +15,7 @@ from rungwatch.backends.job import Stage
 from rungwatch.trusted.buffers import GUARD_ELEMENTS
 
 _ELEMENT_BYTES = 2
+_GAP_BYTES = 8192
 _SCALAR_BYTES = {"int32": 4, "int64": 8, "uint32": 4, "uint64": 8}
 
 
@@ -99,8 +100,16 @@ def difference(first: Arrays, second: Arrays) -> str | None:
 
 @contextmanager
 def _held(driver: Driver, arrays: Arrays) -> Iterator[dict[str, int]]:
-    """Hold memory of the device for each array; after an error the process ends, and that frees."""
-    addresses = {name: driver.allocate(array.nbytes) for name, array in arrays.items()}
+    """Hold memory of the device for each array; after an error the process ends, and that frees.
+
+    Between two of them is memory that was given back: what reads past one end is then in nobody's.
+    """
+    addresses, gaps = {}, []
+    for name, array in arrays.items():
+        addresses[name] = driver.allocate(array.nbytes)
+        gaps.append(driver.allocate(_GAP_BYTES))
+    for gap in gaps:
+        driver.free(gap)
     yield addresses
     for address in addresses.values():
         driver.free(address)

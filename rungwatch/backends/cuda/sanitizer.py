@@ -30,10 +30,11 @@ _SUMMARY = re.compile(r"^ERROR SUMMARY: (\d+) errors?\b")
 _RACE_SUMMARY = re.compile(
     r"^RACECHECK SUMMARY: (\d+) hazards? displayed \((\d+) errors?, (\d+) warnings?\)"
 )
-# The sanitizer itself gave up: what it counted then says nothing.
+# The sanitizer itself gave up: what it counted then says nothing. Racecheck's findings begin with
+# "Error: " as well.
 _BROKEN = re.compile(
-    r"^(Error: |Internal Sanitizer Error|Fatal|Target application terminated before first)"
-    r"|Device not supported",
+    r"^(Error: (?!Race reported|Potential )|Internal Sanitizer Error|Fatal"
+    r"|Target application terminated before first)|Device not supported",
     re.IGNORECASE,
 )
 _HEADINGS = ("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY", "LEAK SUMMARY")

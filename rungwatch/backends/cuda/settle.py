@@ -12,6 +12,7 @@ from rungwatch.backends.cuda.attempt import Attempt
 from rungwatch.backends.ending import died, failure_of, is_sound, seconds_of
 from rungwatch.backends.job import Failure, Job, JobFailure, JobResult, Stage
 from rungwatch.backends.supervise import Ended, Ending
+from rungwatch.record.files import read_regular
 
 _LARGEST_LOG_BYTES = 16 * 2**20
 
@@ -107,7 +108,8 @@ def watched(job: Job, attempt: Attempt, log: Path) -> JobResult:
         nothing = died(ended, "the worker left no answer that can be read")
         return JobResult(failure=nothing, seconds=seconds)
     try:
-        report = sanitizer.report_of(job.tool, _read(log))
+        text = read_regular(log, _LARGEST_LOG_BYTES).decode(errors="replace")
+        report = sanitizer.report_of(job.tool, text)
     except (OSError, sanitizer.SanitizerError) as error:
         unread = JobFailure(Failure.BAD_OUTPUT, Stage.RUN, str(error))
         return JobResult(failure=attempt.answer.failed.get(name, unread), seconds=seconds)
@@ -123,11 +125,3 @@ def watched(job: Job, attempt: Attempt, log: Path) -> JobResult:
 def _not_run(after: str) -> JobFailure:
     message = f"not run: the kernel did not end on {after} of the same shape"
     return JobFailure(Failure.DEADLINE, Stage.START, message)
-
-
-def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        data = file.read(_LARGEST_LOG_BYTES + 1)
-    if len(data) > _LARGEST_LOG_BYTES:
-        raise sanitizer.SanitizerError(f"its log is larger than {_LARGEST_LOG_BYTES} bytes")
-    return data.decode(errors="replace")

@@ -13,8 +13,10 @@ from rungwatch.backends.simulator.cache import SimulatorCache
 from rungwatch.backends.simulator.exchange import Answer, Order
 from rungwatch.backends.simulator.toolchain import Toolchain, worker_environment
 from rungwatch.backends.supervise import Ended, Limits, supervise
+from rungwatch.record.files import read_regular
 
 _WORKER = "rungwatch.backends.simulator.worker"
+_MOST_ANSWER_BYTES = 64 * 2**20  # a checker can have many findings
 
 
 def launch(
@@ -38,6 +40,8 @@ def launch(
         cancel,
     )
     try:
-        return ended, msgspec.json.decode(files.answer.read_bytes(), type=Answer)
+        return ended, msgspec.json.decode(
+            read_regular(files.answer, _MOST_ANSWER_BYTES), type=Answer
+        )
     except (OSError, msgspec.MsgspecError):
         return ended, None

@@ -63,6 +63,13 @@ def test_a_warning_alone_is_for_review() -> None:
     assert [finding.status for finding in report.findings] == ["warning"]
 
 
+def test_a_race_is_an_error() -> None:
+    text = WARNED.replace("Warning: Race", "Error: Race")
+    report = report_of(RACECHECK, text.replace("0 errors, 1 warning", "1 error, 0 warnings"))
+    assert report.verdict == "error"
+    assert report.findings[0].kind == "Error: Race reported between Write access at gemm+0x80"
+
+
 def test_errors_that_are_only_counted_are_errors() -> None:
     report = report_of(SYNCCHECK, f"{HEAD}========= ERROR SUMMARY: 3 errors\n")
     assert report.verdict == "error"
