@@ -73,7 +73,7 @@ class Store:
             write_atomically(aside / CUBIN_FILE, artifact.cubin)
             write_atomically(aside / PLAN_FILE, encode_plan(artifact.plan))
             aside.chmod(0o755)
-            self._move(aside, place)
+            self._move(aside, place, identity)
         except OSError:
             if not self._holds(identity):  # else another build was first, with the same content
                 raise
@@ -133,12 +133,17 @@ class Store:
             return False
         return True
 
-    def _move(self, aside: Path, place: Path) -> None:
+    def _move(self, aside: Path, place: Path, identity: str) -> None:
         """Put a whole folder in place; a corrupt one that is there is taken away first."""
-        if place.exists():
-            broken = Path(tempfile.mkdtemp(prefix=".broken-", dir=place.parent))
+        with contextlib.suppress(OSError):  # something is there: perhaps another build was first
+            aside.rename(place)
+            return
+        if self._holds(identity):
+            return
+        broken = Path(tempfile.mkdtemp(prefix=".broken-", dir=place.parent))
+        with contextlib.suppress(FileNotFoundError):  # another build took it away
             place.rename(broken / "content")
-            shutil.rmtree(broken, ignore_errors=True)
+        shutil.rmtree(broken, ignore_errors=True)
         aside.rename(place)
 
     def _place(self, identity: str) -> Path:
