@@ -124,7 +124,7 @@ def build_command(
     \b
     Examples:
       rungwatch build --out artifacts
-      rungwatch build --target sm_90a --for device --for bench --out artifacts
+      rungwatch build --for quick --out artifacts
       rungwatch build --rev HEAD~1 -k step7 --shape 512x512x512 --out artifacts
     """
     clock = Clock.start()

@@ -70,7 +70,7 @@ _OUTPUT_FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.option(
     "--artifacts",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     help="What `rungwatch build` made of these kernels, for --backend cuda.",
 )
 @click.option("--shape", "shape_text", metavar="MxNxK", help="One shape instead of the matrix.")
@@ -182,6 +182,8 @@ def check(
     if backend_name == "cuda":
         if artifacts is None or module is not None:
             raise click.UsageError("--backend cuda needs --artifacts, and takes no --module")
+        if not artifacts.is_dir():
+            raise click.UsageError(f"--artifacts: there is no folder {artifacts}")
         device = CudaBackend(artifacts)
     elif artifacts is not None or selection.depth is Depth.DEVICE:
         raise click.UsageError("--artifacts and --device belong to --backend cuda")

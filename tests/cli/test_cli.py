@@ -404,6 +404,7 @@ class TestDevice:
         "words",
         [
             ("check", "--backend", "cuda"),
+            ("check", "--backend", "cuda", "--artifacts", "nowhere"),
             ("check", "--artifacts", "artifacts"),
             ("check", "--device"),
             ("check", "--only", "sanitizer-memcheck"),
