@@ -7,12 +7,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 KERNELS = ROOT / "kernels" / "hgemm" / "blackwell"
+HOPPER = ROOT / "kernels" / "hgemm" / "hopper"
 SETTINGS = "[toolchain]\n"
 
 
 @dataclass(frozen=True)
 class Project:
-    """A git repository with a folder `kernels/family/`."""
+    """A git repository with a folder `kernels/hgemm/blackwell/`."""
 
     root: Path
 
@@ -35,7 +36,7 @@ class Project:
 
     def path(self, rung: str) -> Path:
         """Return the file of a rung."""
-        return self.kernels / "family" / f"{rung}.py"
+        return self.kernels / "hgemm" / "blackwell" / f"{rung}.py"
 
     def write(self, rung: str, source: str) -> None:
         """Write the file of a rung."""

@@ -28,7 +28,7 @@ from rungwatch.explain.words import one_line, visible
 from rungwatch.gate.bisect import EndUnknownError, Found, NoChangeError, find_change
 from rungwatch.gate.parties import PartyError, party
 from rungwatch.revision.git import Commit, GitError, Repository
-from rungwatch.revision.revision import CONFIG_FILE, open_revision
+from rungwatch.revision.revision import CONFIG_FILE, kernels_in, open_revision
 
 _DEFAULT_SHAPE = "4096x4096x4096"
 
@@ -69,7 +69,7 @@ def bisect(
 
     \b
     Examples:
-      rungwatch bisect --kernel step7 --metric smem_bytes HEAD~3
+      rungwatch bisect -k hgemm/blackwell/step7 --metric smem_bytes HEAD~3
     """
     try:
         shape = Shape.parse(shape_text, 1)
@@ -119,7 +119,7 @@ class _Search:
         last = repository.commit(bad)
         if not repository.includes(last, first):
             raise GitError(f"{bad} does not build on {good}: give the older revision first")
-        inside = kernels.resolve().relative_to(repository.root.resolve()).as_posix()
+        inside = kernels_in(repository, kernels).as_posix()
         paths = [inside, str(CONFIG_FILE), *self._locks(last)]
         return [Commit(first, good), *repository.history(first, last, paths)]
 
@@ -149,7 +149,11 @@ class _Search:
                 side = party(revision, lock, cache_dir(), say)
             except (PartyError, SettingsError) as error:
                 raise _UnknownError(str(error)) from None
-            file = next((each for each in side.files if self._name in (each.key, each.name)), None)
+            named = [each for each in side.files if self._name in (each.key, each.name)]
+            if len(named) > 1:
+                keys = ", ".join(each.key for each in named)
+                raise click.UsageError(f"--kernel {self._name} is one of {keys}: give the key")
+            file = named[0] if named else None
             if file is None or file.declaration is None:
                 why = "there is no such kernel" if file is None else str(file.error)
                 raise _UnknownError(why)

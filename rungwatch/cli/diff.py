@@ -21,6 +21,7 @@ from rungwatch.cli.revisions import (
     usage_errors,
 )
 from rungwatch.cost.disassembly import DisassemblyError, disassemble, sass_text
+from rungwatch.decide.exit_code import ExitCode
 from rungwatch.decide.settings import SettingsError, read_settings
 from rungwatch.declare.problem import Shape
 from rungwatch.declare.protocol import TARGETS, Target
@@ -92,7 +93,8 @@ def diff(
             lock = read_settings(old.file(CONFIG_FILE)).toolchain.lock
             ours, theirs = (party(each, lock, cache_dir(), say) for each in (old, new))
         except (PartyError, SettingsError) as error:
-            raise click.ClickException(str(error)) from None
+            click.echo(f"INVALID  {error}", err=True)
+            return ExitCode.INVALID
         with BuildProgress(None, progress_console()) as progress:
             found = compare(
                 ours,

@@ -55,7 +55,7 @@ def require_different(*files: Path | None) -> None:
     Raises:
         click.UsageError: two of them are the same file.
     """
-    given = [file.absolute() for file in files if file is not None]
+    given = [file.resolve() for file in files if file is not None]
     if len(set(given)) < len(given):
         raise click.UsageError("two outputs name the same file")
 

@@ -5,6 +5,7 @@ otherwise be no threshold.
 """
 
 import datetime
+import math
 import tomllib
 from typing import Annotated
 
@@ -63,7 +64,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 # What holds unless [static] says otherwise, metric by metric: nothing that is known to cost may
-# get worse. `inf` allows anything.
+# get worse.
 DEFAULT_STATIC = {
     "local_store_bytes": 0.0,
     "local_load_bytes": 0.0,
@@ -90,8 +91,8 @@ def read_settings(data: bytes | None) -> Settings:
         raise SettingsError(f"rungwatch.toml: {error}") from None
     for metric, allowed in settings.static.items():
         _require_gated(metric, "[static]")
-        if not allowed >= 0:  # NaN, with which nothing compares
-            raise SettingsError(f"rungwatch.toml: [static] {metric} is no number")
+        if not math.isfinite(allowed):
+            raise SettingsError(f"rungwatch.toml: [static] {metric} is no finite number")
     for entry in settings.accepted:
         _require_gated(entry.metric, "[[accepted]]")
     return msgspec.structs.replace(settings, static=DEFAULT_STATIC | settings.static)

@@ -79,9 +79,15 @@ class Repository:
         return [Commit(commit, subject) for commit, _, subject in pairs]
 
     def includes(self, commit: str, older: str) -> bool:
-        """Return whether `commit` is `older` or builds on it; False where either is unknown."""
+        """Return whether `commit` is `older` or builds on it; False where either is unknown.
+
+        `older` is the beginning of a commit's digits, never the name of a branch or a tag.
+        """
         try:
-            self._git("merge-base", "--is-ancestor", self.commit(older), self.commit(commit))
+            found = self.commit(older)
+            if not found.startswith(older):
+                return False
+            self._git("merge-base", "--is-ancestor", found, self.commit(commit))
         except GitError:
             return False
         return True

@@ -113,7 +113,7 @@ def open_revision(name: str, kernels: Path) -> Iterator[Revision]:
     try:
         repository = Repository(kernels if kernels.is_dir() else kernels.parent)
         commit = repository.commit(name)
-        inside = PurePosixPath(kernels.resolve().relative_to(repository.root.resolve()))
+        inside = kernels_in(repository, kernels)
     except (GitError, ValueError) as error:
         raise RevisionError(str(error)) from None
     try:
@@ -132,7 +132,22 @@ def open_revision(name: str, kernels: Path) -> Iterator[Revision]:
         yield Revision(name, commit, False, place, repository.root, repository)
 
 
+def kernels_in(repository: Repository, kernels: Path) -> PurePosixPath:
+    """Return the path of the kernels folder from the repository's root.
+
+    The folder itself may be a link in the files that are checked out: where that leads says
+    nothing of another commit, so it is not followed.
+
+    Raises:
+        ValueError: it is not inside the repository.
+    """
+    place = kernels.absolute().parent.resolve() / kernels.name
+    return PurePosixPath(place.relative_to(repository.root.resolve()))
+
+
 def _work_tree(kernels: Path) -> Revision:
+    if kernels.is_symlink():
+        raise RevisionContentError(f"{kernels.name} is a link, not a folder: no commit holds it")
     folder = kernels if kernels.is_dir() else kernels.parent
     try:
         repository = Repository(folder)

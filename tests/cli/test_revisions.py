@@ -115,8 +115,8 @@ def test_a_kernel_that_does_not_build_is_invalid_and_the_rest_is_built(
     assert "undefined_name" in out
     items = decode_manifest(Path("out", MANIFEST_FILE).read_bytes()).items
     assert {item.kernel: item.artifact is not None for item in items} == {
-        "family/broken": False,
-        "family/step7": True,
+        "hgemm/blackwell/broken": False,
+        "hgemm/blackwell/step7": True,
     }
 
 

@@ -107,6 +107,7 @@ def test_settings_are_read_over_the_defaults() -> None:
         "[static]\nthreads = 1",  # neither way is better
         "[static]\nwaves = -1",
         "[static]\nwaves = nan",
+        "[static]\nwaves = inf",
         "[static]\nwaves = '1'",
         "[statics]",
         "[toolchain]\nlok = 'x'",

@@ -30,7 +30,7 @@ def example(tag: str) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which the case of the page was built into `artifacts/`."""
     folder = tmp_path_factory.mktemp("guide")
-    words = ["build", "-k", "step7", "--shape", "512x512x512", "--out", "artifacts"]
+    words = ["build", "-k", "hgemm/blackwell/step7", "--shape", "512x512x512", "--out", "artifacts"]
     run([sys.executable, "-m", "rungwatch", *words, "--kernels", str(ROOT / "kernels")], folder)
     return folder
 

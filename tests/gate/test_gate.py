@@ -9,7 +9,7 @@ import pytest
 from rungwatch.record.model import decode
 
 from ..fakes import FakeBackend, Matrix, right
-from ..projects import KERNELS, Project
+from ..projects import HOPPER, KERNELS, Project
 from .conftest import Gate
 
 pytestmark = pytest.mark.xdist_group("gate")
@@ -147,7 +147,8 @@ def test_new_spills_are_a_regression(
 
 def accepted(metrics: list[str], commit: str, expires: datetime.date) -> str:
     return "".join(
-        f'[[accepted]]\nkernel = "family/step3"\nmetric = "{metric}"\nreason = "measured faster"\n'
+        f'[[accepted]]\nkernel = "hgemm/blackwell/step3"\nmetric = "{metric}"\n'
+        f'reason = "measured faster"\n'
         f'commit = "{commit}"\nexpires = {expires}\n'
         for metric in metrics
     )
@@ -219,10 +220,10 @@ def test_a_kernel_that_is_removed_is_invalid_unless_base_names_it(
     project.path("step2").unlink()
     assert rungwatch.gate() == 4
     [row] = rungwatch.rows("coverage")
-    assert (row.reason, row.kernel) == ("removed", "family/step2")
+    assert (row.reason, row.kernel) == ("removed", "hgemm/blackwell/step2")
     project.git("checkout", "--quiet", ".")
     (project.root / "rungwatch.toml").write_text(
-        '[[removed]]\nkernel = "family/step2"\nreason = "step 3 does it"\n'
+        '[[removed]]\nkernel = "hgemm/blackwell/step2"\nreason = "step 3 does it"\n'
     )
     project.commit("name it")
     project.path("step2").unlink()
@@ -278,6 +279,18 @@ def test_a_head_with_a_link_for_a_kernel_is_invalid(
     assert "link.py is a link" in row.message
 
 
+def test_a_kernels_folder_that_became_a_link_hides_nothing(
+    project: Project, rungwatch: Gate, simulator: FakeBackend
+) -> None:
+    project.git("checkout", "--quiet", "-b", "work")
+    project.git("mv", "kernels", "real")
+    project.kernels.symlink_to("real")
+    project.commit("a link")
+    assert rungwatch.gate("--head", "work") == 4
+    assert [row.reason for row in rungwatch.rows("coverage")] == ["removed"]
+    assert rungwatch.gate() == 4  # the work tree
+
+
 def test_a_copy_does_not_hide_a_broken_kernel(
     project: Project, rungwatch: Gate, simulator: FakeBackend
 ) -> None:
@@ -317,6 +330,22 @@ def test_a_helper_beside_the_kernels_is_part_of_their_source(
     tune.write_text("def tune(M, K):\n    return K // 64 - (M < 512 and K > 64)\n")
     assert rungwatch.gate() == 3
     assert [row.reason for row in rungwatch.rows("identity")] == ["changed"]
+
+
+def test_a_hopper_kernel_that_changed_needs_a_gpu(
+    project: Project, rungwatch: Gate, simulator: FakeBackend
+) -> None:
+    source = (HOPPER / "step3.py").read_text()
+    project.write("step3", source)
+    project.commit("for another GPU")
+    epilogue = "        # ---- registers -> fp16 -> GMEM ----\n"
+    project.edit("step3", epilogue, f"        T.cuda.cta_sync()\n{epilogue}")
+    assert rungwatch.gate("--allow-unmeasured") == 3
+    assert rungwatch.record.reason == "needs-gpu"
+    assert simulator.jobs == []
+    project.git("checkout", "--quiet", ".")
+    project.write("step3", source + "# a note\n")
+    assert rungwatch.gate() == 0
 
 
 def test_a_name_that_nobody_has_is_wrong_usage(project: Project, rungwatch: Gate) -> None:

@@ -37,17 +37,20 @@ def test_a_commit_gives_its_own_files_and_the_work_tree_those_that_are_there(
     project.write("one", "changed\n")
     project.path("two").unlink()
     project.write("three", "untracked\n")
-    assert files_of(project, "HEAD") == {"family/one.py": RIGHT, "family/two.py": RIGHT + "# two\n"}
+    assert files_of(project, "HEAD") == {
+        "hgemm/blackwell/one.py": RIGHT,
+        "hgemm/blackwell/two.py": RIGHT + "# two\n",
+    }
     assert files_of(project, WORKTREE) == {
-        "family/one.py": "changed\n",
-        "family/three.py": "untracked\n",
+        "hgemm/blackwell/one.py": "changed\n",
+        "hgemm/blackwell/three.py": "untracked\n",
     }
 
 
 def test_the_files_of_a_commit_are_gone_when_it_is_closed(project: Project) -> None:
     with open_revision("HEAD", project.kernels) as revision:
         place = revision.kernels
-        assert (place / "family" / "one.py").is_file()
+        assert (place / "hgemm" / "blackwell" / "one.py").is_file()
         assert not place.is_relative_to(project.root)
     assert not place.exists()
 
@@ -108,7 +111,7 @@ def test_reading_changes_nothing(project: Project) -> None:
 def test_a_commits_own_attributes_hide_nothing(project: Project) -> None:
     (project.root / ".gitattributes").write_text("kernels/** export-ignore\n")
     project.commit("hide")
-    assert set(files_of(project, "HEAD")) == {"family/one.py", "family/two.py"}
+    assert set(files_of(project, "HEAD")) == {"hgemm/blackwell/one.py", "hgemm/blackwell/two.py"}
 
 
 @pytest.mark.parametrize("name", ["nowhere", "HEAD~99", "--help", "-n", "", "HEAD:kernels"])
@@ -149,7 +152,7 @@ def test_variables_of_git_lead_to_no_other_repository(
     other.commit("another project")
     monkeypatch.setenv("GIT_DIR", str(other.root / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other.root))
-    assert set(files_of(project, "HEAD")) == {"family/one.py", "family/two.py"}
+    assert set(files_of(project, "HEAD")) == {"hgemm/blackwell/one.py", "hgemm/blackwell/two.py"}
 
 
 def test_a_revision_without_kernels_has_none(project: Project) -> None:
