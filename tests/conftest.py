@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import settings
 settings.register_profile("rungwatch", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "rungwatch")
+
+# Shells start what runs in the background with SIGINT ignored, and children inherit that: tests
+# of Ctrl-C would then wait for what never comes.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
