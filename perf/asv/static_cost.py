@@ -34,14 +34,9 @@ def case(kernel: KernelFile) -> Case:
     """Return the published problem of one kernel on its first target."""
     if kernel.declaration is None:
         raise CostUnknownError(kernel.error)
-    target, rules = kernel.declaration.targets[0], kernel.declaration.rules
-    shape = Shape(
-        rules.M.nearest(PUBLISHED),
-        rules.N.nearest(PUBLISHED),
-        rules.K.nearest(PUBLISHED),
-        rules.sm_count.nearest(SM_FACTS[target].sm_count),
-    )
-    return Case(from_file(kernel), shape, target)
+    target = kernel.declaration.targets[0]
+    published = Shape(PUBLISHED, PUBLISHED, PUBLISHED, SM_FACTS[target].sm_count)
+    return Case(from_file(kernel), kernel.declaration.rules.nearest(published), target)
 
 
 class StaticCosts:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from rungwatch.artifact.order import Answer, BuildFolder, Order
 from rungwatch.artifact.plan import encode_plan
+from rungwatch.backends.exchange import write_whole
 from rungwatch.backends.job import Failure, Stage
 from rungwatch.backends.supervise import WorkerFiles
 from rungwatch.cost.work import UnwalkableError
@@ -34,9 +35,7 @@ def main(path: Path) -> None:
         # What an earlier shape imported is not opened again: it counts for the later ones too.
         alone = alone and answer.self_contained
         answer = replace(answer, self_contained=alone)
-        unfinished = folder.answer(position).with_suffix(".part")
-        unfinished.write_bytes(msgspec.json.encode(answer))
-        unfinished.replace(folder.answer(position))
+        write_whole(folder.answer(position), msgspec.json.encode(answer))
 
 
 def _build(order: Order, position: int, folder: BuildFolder, files: WorkerFiles) -> Answer:

@@ -162,7 +162,7 @@ def _known_without_running(
 ) -> tuple[Row | None, Target | None]:
     """Return the row that settles `subject` unrun, if any, and the target to run it for."""
     if subject.error is not None:
-        reason = Reason.KERNEL_LOAD if "SyntaxError" in subject.error else Reason.PROTOCOL
+        reason = load_reason(subject.error)
         return settled_row(subject, reason, subject.error), None
     declared = subject.declaration.targets if subject.declaration else TARGETS
     targets = [target for target in declared if selection.target in (None, target)]
@@ -184,6 +184,11 @@ def _skipped(
     return settled_row(
         subject, Reason.GPU_REQUIRED if selection.gpu_required else reason, message, check
     )
+
+
+def load_reason(error: str) -> Reason:
+    """Return the reason of a kernel file that can't be read, by what is wrong with it."""
+    return Reason.KERNEL_LOAD if "SyntaxError" in error else Reason.PROTOCOL
 
 
 def settled_row(subject: Subject, reason: Reason, message: str, check: CheckName = "load") -> Row:

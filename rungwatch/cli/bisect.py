@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -169,14 +170,8 @@ class _Search:
         declared = file.declaration
         assert declared is not None
         target = self._target or declared.targets[0]
-        rules, shape = declared.rules, self._shape
-        nearest = Shape(
-            rules.M.nearest(shape.m),
-            rules.N.nearest(shape.n),
-            rules.K.nearest(shape.k),
-            rules.sm_count.nearest(SM_FACTS[target].sm_count),
-        )
-        return Case(from_file(file), nearest, target)
+        wanted = replace(self._shape, sm_count=SM_FACTS[target].sm_count)
+        return Case(from_file(file), declared.rules.nearest(wanted), target)
 
 
 def _show(

@@ -9,6 +9,7 @@ from typing import Literal
 import click
 
 from rungwatch.artifact.build import Progress as BuildSteps
+from rungwatch.artifact.store import Store
 from rungwatch.backends.simulator.backend import SimulatorBackend
 from rungwatch.cache import cache_dir
 from rungwatch.check.execute import Progress as CheckSteps
@@ -166,25 +167,26 @@ class _Run:
             base, head = (party(each, lock, cache_dir(), say) for each in (old, new))
         except PartyError as error:
             return _Outcome([_one_row("build", Reason.TOOLCHAIN, str(error))], settings)
-        changes = self._compare(base, head)
+        store = artifact_store()
+        changes = self._compare(base, head, store)
         question = Question(
             settings,
             clock.started.date(),
             self.allow_unmeasured,
             shlex.join(["rungwatch", "diff", old.name, new.name]),
         )
-        costs = costs_of(artifact_store())
+        costs = costs_of(store)
         rows = [row for change in changes for row in rows_of(change, question, costs)]
         rows += correctness_rows(changes, self._check)
         compilers = {"base": dict(base.toolchain.versions), "head": dict(head.toolchain.versions)}
         return _Outcome(rows, settings, compilers)
 
-    def _compare(self, base: Party, head: Party) -> list[KernelChange]:
+    def _compare(self, base: Party, head: Party, store: Store) -> list[KernelChange]:
         with BuildProgress(None, progress_console()) as progress:
             return compare(
                 base,
                 head,
-                artifact_store(),
+                store,
                 BuildSteps(progress.started, progress.finished),
                 names=self.names,
                 target=self.target,

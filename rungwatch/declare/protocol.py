@@ -82,6 +82,15 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 by_phrase.setdefault(phrase, []).append(name)
         return "; ".join(f"{', '.join(names)} {phrase}" for phrase, names in by_phrase.items())
 
+    def nearest(self, shape: Shape) -> Shape:
+        """Return the valid shape closest to `shape`, each dimension by itself."""
+        return Shape(
+            self.M.nearest(shape.m),
+            self.N.nearest(shape.n),
+            self.K.nearest(shape.k),
+            self.sm_count.nearest(shape.sm_count),
+        )
+
     def refusal(self, shape: Shape) -> str | None:
         """Return one line that says which rules `shape` breaks and the nearest valid shape.
 
@@ -99,7 +108,7 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
         if not broken:
             return None
-        nearest = Shape(*(rule.nearest(value) for _, rule, value in pairs))
+        nearest = self.nearest(shape)
         return (
             f"{'; '.join(broken)}. Nearest valid: --shape {nearest.m}x{nearest.n}x{nearest.k}"
             f" --sms {nearest.sm_count}"

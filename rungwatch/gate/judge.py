@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from rungwatch.artifact.costs import CostUnknownError, SideOf, WorkMismatchError
-from rungwatch.check.plan import SIMULATED_TARGETS
+from rungwatch.check.plan import SIMULATED_TARGETS, load_reason
 from rungwatch.decide.settings import Settings
 from rungwatch.decide.static import judge_static
 from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem
-from rungwatch.declare.registry import KernelFile
 from rungwatch.gate.comparison import CaseChange, KernelChange
 from rungwatch.gate.coverage import Pair, narrowed
 from rungwatch.record.model import CheckName, Row
@@ -67,14 +66,14 @@ def _presence(pair: Pair, question: Question) -> Row | None:
         guarded = pair.base is not None and pair.base.declaration is not None
         if pair.head.unknown_protocol and not guarded:
             return _row(pair, "load", Reason.UNKNOWN_PROTOCOL, pair.head.error, question)
-        return _row(pair, "load", _load_reason(pair.head), f"head: {pair.head.error}", question)
+        return _row(
+            pair, "load", load_reason(pair.head.error), f"head: {pair.head.error}", question
+        )
     if pair.base is not None and pair.base.error is not None and not pair.base.unknown_protocol:
-        return _row(pair, "load", _load_reason(pair.base), f"base: {pair.base.error}", question)
+        return _row(
+            pair, "load", load_reason(pair.base.error), f"base: {pair.base.error}", question
+        )
     return None
-
-
-def _load_reason(file: KernelFile) -> Reason:
-    return Reason.KERNEL_LOAD if "SyntaxError" in (file.error or "") else Reason.PROTOCOL
 
 
 def _coverage(pair: Pair, question: Question) -> list[Row]:

@@ -30,7 +30,7 @@ def party(revision: Revision, lock: str | None, cache: Path, say: Callable[[str]
     except ToolchainError as error:
         raise PartyError(f"{revision.name}: {error}") from None
     files = tuple(revision.kernel_files())
-    return Party(revision, toolchain, files, revision.other_files_sha256())
+    return Party(revision, toolchain, files, revision.other_files_sha256(files))
 
 
 def in_force(settings: Settings, head: Revision) -> Settings:

@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -58,15 +58,15 @@ class Revision:
         except NoKernelsError:
             return []
 
-    def other_files_sha256(self) -> str:
-        """Return a hash over the files in the kernels folder that are no kernels.
+    def other_files_sha256(self, kernels: Iterable[KernelFile]) -> str:
+        """Return a hash over the files in the kernels folder that are none of `kernels`.
 
         A kernel may read them, so that its own file is not all of its source.
         """
-        kernels = {file.path for file in self.kernel_files()}
+        guarded = {file.path for file in kernels}
         digest = hashlib.sha256()
         for path in sorted(self.kernels.rglob("*")):
-            if path.is_file() and path not in kernels and path.suffix != ".pyc":
+            if path.is_file() and path not in guarded and path.suffix != ".pyc":
                 name = path.relative_to(self.kernels).as_posix()
                 content = hashlib.sha256(path.read_bytes()).hexdigest()
                 digest.update(f"{name}\0{content}\0".encode())

@@ -157,17 +157,7 @@ def checker_shapes(declaration: Declaration, depth: Depth) -> list[Shape]:
 def bench_shapes(declaration: Declaration, sm_count: int) -> list[Shape]:
     """Return the nearest valid shape to each square of `BENCH_SIZES`, sorted, each once."""
     rules = declaration.rules
-    return sorted(
-        {
-            Shape(
-                rules.M.nearest(size),
-                rules.N.nearest(size),
-                rules.K.nearest(size),
-                rules.sm_count.nearest(sm_count),
-            )
-            for size in BENCH_SIZES
-        }
-    )
+    return sorted({rules.nearest(Shape(size, size, size, sm_count)) for size in BENCH_SIZES})
 
 
 def situations(declaration: Declaration) -> dict[Shape, tuple[str, ...]]:
@@ -218,14 +208,15 @@ def _shapes(declaration: Declaration, names: Iterable[str]) -> list[Shape]:
 
 
 def _shape_of(declaration: Declaration, schedule: _Schedule) -> Shape:
-    rules = declaration.rules
     tile_m, tile_n, tile_k = declaration.tile
     units = schedule.units * declaration.cta_group
-    return Shape(
-        rules.M.nearest(schedule.rows * tile_m),
-        rules.N.nearest(schedule.columns * tile_n),
-        rules.K.nearest(schedule.k_tiles * tile_k),
-        rules.sm_count.nearest(units if declaration.persistent else _UNUSED_SM_COUNT),
+    return declaration.rules.nearest(
+        Shape(
+            schedule.rows * tile_m,
+            schedule.columns * tile_n,
+            schedule.k_tiles * tile_k,
+            units if declaration.persistent else _UNUSED_SM_COUNT,
+        )
     )
 
 
