@@ -1,8 +1,8 @@
-"""The record schema, version 2. `record-v2.schema.json` beside it is generated from here.
+"""The record schema, version 3. `record-v3.schema.json` beside it is generated from here.
 
-Extend it by raising `SCHEMA_VERSION`. Correctness rows have no sides and no arms; rows that
-compare base and head have a side each; timing rows (later) hold one arm a side and one sample
-list a worker.
+Extend it by raising `SCHEMA_VERSION`. Correctness rows have no sides and no timing; rows that
+compare base and head have a side each; timing rows hold one arm for each thing that was timed,
+and in each arm one list of samples a worker.
 """
 
 from typing import Literal, get_args
@@ -12,9 +12,9 @@ import msgspec
 from rungwatch.backends.job import CheckerReport
 from rungwatch.decide.settings import Settings
 from rungwatch.decide.verdict import Reason, Verdict
-from rungwatch.declare.problem import Problem
+from rungwatch.declare.problem import Problem, Shape
 
-SCHEMA_VERSION: Literal[2] = 2
+SCHEMA_VERSION: Literal[3] = 3
 
 
 CheckName = Literal[
@@ -121,19 +121,64 @@ class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limited_by: str
 
 
+class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What NVML says of the GPU at one moment.
+
+    `slowed_by` names the reasons that hold its clocks down (`sw_power_cap`, `hw_thermal_slowdown`,
+    ...), without `gpu_idle`, which is none.
+    """
+
+    sm_mhz: int
+    memory_mhz: int
+    power_w: float
+    temperature_c: int
+    slowed_by: tuple[str, ...]
+
+
 class WorkerSamples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The timings of one worker process, the unit of inference."""
+    """The timings of one worker process, the unit of inference, in the order they were taken."""
 
     worker: int
     samples_ns: tuple[float, ...]
 
 
 class Arm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One side of a timed comparison, or a control."""
+    """One of the things that were timed in turn: an artifact, or cuBLAS (`artifact` None)."""
 
-    name: Literal["base", "head", "identical", "slow"]
-    artifact: str
+    name: Literal["kernel", "cublas"]
+    artifact: str | None
     workers: tuple[WorkerSamples, ...]
+
+
+class WorkerConditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the GPU was while a worker timed this case: before the first sample, after the last.
+
+    `settled` says whether the durations had stopped drifting when the warm-up ended.
+    """
+
+    worker: int
+    before: Conditions
+    after: Conditions
+    settled: bool
+
+
+class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One case, timed beside a reference in the same workers.
+
+    `launched` is the shape that the kernel ran, larger than the row's where M had to be padded to
+    what its rules allow; the reference ran the row's own. `cache` is what L2 held: nothing of the
+    operands (cold), or what the run before left (warm). `floor_ns` is what the method reads for
+    an interval with nothing in it: a duration near it says little. `peak_flops` is the most that
+    the GPU's tensor cores can do in a second, at its highest clock.
+    """
+
+    method: Literal["graph-events"]
+    cache: Literal["cold", "warm"]
+    launched: Shape
+    floor_ns: float
+    peak_flops: float
+    arms: tuple[Arm, ...]
+    conditions: tuple[WorkerConditions, ...]
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -160,7 +205,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     report: CheckerReport | None = None
     base: Side | None = None
     head: Side | None = None
-    arms: tuple[Arm, ...] = ()
+    timing: Timing | None = None
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,7 +218,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdict: Verdict
     reason: Reason
     settings: Settings | None = None
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
 
 
 def encode(record: Record) -> bytes:
@@ -192,5 +237,5 @@ def decode(data: bytes) -> Record:
 
 
 def json_schema() -> bytes:
-    """Return the JSON Schema of a record, as committed in `record-v2.schema.json`."""
+    """Return the JSON Schema of a record, as committed in `record-v3.schema.json`."""
     return msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Record)), indent=1) + b"\n"

@@ -43,7 +43,7 @@ def make_record(tmp_path: Path, *reasons: Reason) -> model.Record:
 
 def test_the_committed_schema_is_the_codes() -> None:
     folder = importlib.resources.files("rungwatch.record")
-    assert folder.joinpath("record-v2.schema.json").read_bytes() == model.json_schema()
+    assert folder.joinpath("record-v3.schema.json").read_bytes() == model.json_schema()
 
 
 def test_the_verdict_can_be_recomputed_from_the_json_alone(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_the_verdict_can_be_recomputed_from_the_json_alone(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (b'"schema_version": 2', b'"schema_version": 1'),
+        (b'"schema_version": 3', b'"schema_version": 1'),
         (b'"verdict": "PASS"', b'"verdict": "FINE"'),
         (b'"rows":', b'"lines":'),
         (b'"seconds": 1.5', b'"seconds": NaN'),
