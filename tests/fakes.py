@@ -10,6 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from rungwatch.backends.cuda.artifacts import ArtifactFolder
 from rungwatch.backends.cuda.facts import DeviceFacts
 from rungwatch.backends.job import (
     BackendUnavailableError,
@@ -117,6 +118,11 @@ class FakeDevice(FakeBackend):
     runs: Target = "sm_100a"
     unstable: bool = False
     folder: Path = Path("artifacts")
+
+    @property
+    def artifacts(self) -> ArtifactFolder:
+        """What was built: it names the commit of kernels that are in no repository."""
+        return ArtifactFolder(self.folder)
 
     @property
     def device(self) -> DeviceFacts | BackendUnavailableError:

@@ -99,6 +99,7 @@ class Failure(StrEnum):
     MISSING_DEPENDENCY = "missing-dependency"
     BACKEND_UNAVAILABLE = "backend-unavailable"
     EXECUTION = "execution"
+    NUMERICS = "numerics"
     DEADLINE = "deadline"
     MEMORY_LIMIT = "memory-limit"
     WORKER_DIED = "worker-died"

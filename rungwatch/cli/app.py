@@ -3,11 +3,14 @@
 import click
 
 import rungwatch
+from rungwatch.cli.bench import bench
 from rungwatch.cli.bisect import bisect
 from rungwatch.cli.build import build_command
 from rungwatch.cli.check import check
+from rungwatch.cli.commission import commission
 from rungwatch.cli.decide import decide
 from rungwatch.cli.diff import diff
+from rungwatch.cli.doctor import doctor
 from rungwatch.cli.gate import gate
 from rungwatch.cli.list_kernels import list_kernels
 
@@ -23,11 +26,13 @@ learnt, or an internal error; 130 interrupted.
 def app() -> None:
     """Tell whether GPU kernels written in TIRx are right, and what a commit changes in them.
 
-    No GPU is needed.
+    No GPU is needed, but to time them (`rungwatch bench`).
 
     Start with `rungwatch list`, then `rungwatch check`. `rungwatch gate` compares two commits.
     """
 
 
-for command in (list_kernels, check, build_command, diff, gate, decide, bisect):
+for command in (
+    list_kernels, check, build_command, diff, gate, decide, bisect, bench, commission, doctor,
+):  # fmt: skip
     app.add_command(command)

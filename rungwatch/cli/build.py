@@ -1,5 +1,6 @@
 """`rungwatch build`: compile the kernels of any commit into artifacts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from rungwatch.artifact.costs import CostUnknownError, SideOf, WorkMismatchError
 from rungwatch.artifact.manifest import MANIFEST_FILE, Item, Manifest, encode_manifest
 from rungwatch.artifact.store import Store
 from rungwatch.artifact.toolchain import Toolchain
+from rungwatch.bench.plan import Asked, top_steps
 from rungwatch.cache import cache_dir
 from rungwatch.cli.options import debug_option, kernels_option
 from rungwatch.cli.output import (
@@ -36,14 +38,16 @@ from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem, Shape
 from rungwatch.declare.protocol import TARGETS, Declaration, Target
 from rungwatch.declare.registry import KernelFile, NoKernelsError, select
-from rungwatch.declare.subject import from_file
+from rungwatch.declare.subject import Subject, from_file
 from rungwatch.gate.parties import PartyError, party
 from rungwatch.record.files import write_atomically
 from rungwatch.record.model import Row
 from rungwatch.revision.revision import CONFIG_FILE, WORKTREE, Revision, open_revision
 from rungwatch.trusted import matrix
-from rungwatch.trusted.matrix import Depth
+from rungwatch.trusted.matrix import Depth, TimedSet
 
+# What neither a check nor timings need, but the gate: where static costs are compared.
+_COMPARE = "compare"
 _BENCH = "bench"
 
 
@@ -55,13 +59,19 @@ class Wanted:
     shapes: tuple[Shape, ...]
     sms: int | None
 
-    def shapes_of(self, declared: Declaration, target: Target) -> list[Shape]:
-        """Return the shapes to build of a kernel, less those that its rules refuse."""
+    def shapes_of(self, declared: Declaration, target: Target, is_top: bool) -> list[Shape]:
+        """Return the shapes to build of a kernel, less those that its rules refuse.
+
+        `is_top` says whether it is the last step of its ladder: timings of many shapes are its.
+        """
         count = self.sms or SM_FACTS[target].sm_count
         found = [replace(shape, sm_count=count) for shape in self.shapes]
         for purpose in self.purposes:
-            if purpose == _BENCH:
+            if purpose == _COMPARE:
                 found += matrix.bench_shapes(declared, count)
+            elif purpose == _BENCH:
+                timed = Asked(tuple(TimedSet)).shapes_of(declared, is_top, count)
+                found += [padded for shape in timed if (padded := declared.rules.padded(shape))]
             else:
                 found += matrix.required_shapes(declared, Depth(purpose), count)
         return [s for s in dict.fromkeys(found) if declared.rules.refusal(s) is None]
@@ -79,10 +89,10 @@ class Wanted:
     "--for",
     "purposes",
     multiple=True,
-    type=click.Choice([_BENCH, *(depth.value for depth in Depth)]),
-    help="The shapes of what will be done with the artifacts: the four squares that are compared"
-    " and timed (bench), or those of `rungwatch check` with --quick, --full or --device. May be"
-    " repeated. [bench, unless there is a --shape]",
+    type=click.Choice([_COMPARE, _BENCH, *(depth.value for depth in Depth)]),
+    help="The shapes of what will be done with the artifacts: the four squares at which commits"
+    " are compared (compare), those of `rungwatch bench`, or those of `rungwatch check` with"
+    " --quick, --full or --device. May be repeated. [compare, unless there is a --shape]",
 )
 @click.option(
     "--shape",
@@ -130,7 +140,7 @@ def build_command(
     clock = Clock.start()
     require_different(json_file, junit_file)
     wanted = Wanted(
-        purposes or (() if shape_texts else (_BENCH,)),
+        purposes or (() if shape_texts else (_COMPARE,)),
         tuple(_shape(text) for text in shape_texts),
         sms,
     )
@@ -167,7 +177,8 @@ def _build(
     except NoKernelsError as error:
         raise click.UsageError(f"{revision.name}: {error}") from None
     rows = [_unreadable(file) for file in files if file.declaration is None]
-    cases = [case for file in files for case in _cases(file, wanted, target)]
+    subjects = [from_file(file) for file in files]
+    cases = [case for each in subjects for case in _cases(each, subjects, wanted, target)]
     if not cases and not rows:
         raise click.UsageError("no chosen kernel takes these shapes: see `rungwatch list`")
     console = progress_console()
@@ -186,17 +197,19 @@ def _build(
     return rows, built, side.toolchain
 
 
-def _cases(file: KernelFile, wanted: Wanted, target: Target | None) -> list[Case]:
-    """Return the cases of one kernel; shapes that its rules refuse are left out."""
-    declared = file.declaration
+def _cases(
+    subject: Subject, subjects: Sequence[Subject], wanted: Wanted, target: Target | None
+) -> list[Case]:
+    """Return the cases of one of `subjects`; shapes that its rules refuse are left out."""
+    declared = subject.declaration
     if declared is None:
         return []
-    subject = from_file(file)
     cases = []
     for on in declared.targets:
         if target not in (None, on):
             continue
-        cases += [Case(subject, shape, on) for shape in wanted.shapes_of(declared, on)]
+        is_top = subject.key in top_steps(subjects, on)
+        cases += [Case(subject, shape, on) for shape in wanted.shapes_of(declared, on, is_top)]
     return cases
 
 

@@ -23,7 +23,7 @@ from rungwatch.check.plan import SIMULATOR, AllRefusedError, Plan, Selection, pl
 from rungwatch.check.self_check import failing_self_checks
 from rungwatch.check.source_check import source_rows
 from rungwatch.check.verdict_cache import VerdictCache
-from rungwatch.cli.device import gpu_of, gpu_required, reach_of
+from rungwatch.cli.device import gpu_of, gpu_required, reach_of, revision_of
 from rungwatch.cli.options import debug_option, kernels_option, kernels_root
 from rungwatch.cli.output import (
     Clock,
@@ -203,7 +203,11 @@ def check(
         rows,
         clock,
         backend=backend_name,
-        revision=surroundings.revision(_where(subjects)),
+        revision=(
+            revision_of(_where(subjects), device)
+            if device
+            else surroundings.revision(_where(subjects))
+        ),
         gpu=gpu_of(device) if device else None,
     )
     try:

@@ -1,7 +1,9 @@
-"""What `check --backend cuda` needs to know of this machine before it plans."""
+"""What the commands that use a GPU need to know of this machine before they plan."""
 
+import contextlib
 import os
 import shlex
+from pathlib import Path
 
 import click
 
@@ -11,7 +13,7 @@ from rungwatch.backends.job import DEVICE_TOOLS, SANITIZERS, BackendUnavailableE
 from rungwatch.check.plan import Reach
 from rungwatch.decide.verdict import Reason
 from rungwatch.declare.protocol import TARGETS
-from rungwatch.record import model
+from rungwatch.record import model, surroundings
 
 
 def gpu_required() -> bool:
@@ -42,6 +44,19 @@ def reach_of(device: CudaBackend) -> Reach:
         lacking=lacking,
         lack=sanitizer.NOT_FOUND,
     )
+
+
+def revision_of(kernels: Path, device: CudaBackend) -> str | None:
+    """Return the commit of the kernels: their folder's, or that which the artifacts name.
+
+    On a machine that was only brought artifacts and kernel files there is no repository; the
+    files are those that were built all the same, since their hashes must be the manifest's.
+    """
+    found = surroundings.revision(kernels)
+    if found is None:
+        with contextlib.suppress(BackendUnavailableError):
+            return device.artifacts.manifest.revision
+    return found
 
 
 def gpu_of(device: CudaBackend) -> model.Gpu | None:

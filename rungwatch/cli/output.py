@@ -4,10 +4,10 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
 import click
@@ -76,7 +76,7 @@ def make_record(
     verdict, reason = decide_run(row.reason for row in rows)
     return model.Record(
         run=model.Run(
-            command=shlex.join(["rungwatch", *sys.argv[1:]]),
+            command=shlex.join(["rungwatch", *map(without_path, sys.argv[1:])]),
             started_utc=clock.started.isoformat(timespec="seconds"),
             seconds=time.monotonic() - clock.monotonic_s,
             backend=backend,
@@ -94,6 +94,21 @@ def make_record(
     )
 
 
+def without_path(word: str) -> str:
+    """Return a word of a command with its path made relative, so that it names no machine.
+
+    What lies below the current folder is named from there, anything else by its last part.
+    """
+    head, equals, tail = word.partition("=") if word.startswith("-") else ("", "", word)
+    path = PurePath(tail)
+    if path.is_absolute():
+        here = Path.cwd()
+        tail = str(path.relative_to(here)) if path.is_relative_to(here) else path.name
+    elif ".." in path.parts:
+        tail = path.name
+    return f"{head}{equals}{tail}"
+
+
 def write_files(record: model.Record, json_file: Path | None, junit_file: Path | None) -> None:
     """Write the record and the JUnit file, where they were asked for."""
     if json_file is not None:
@@ -102,9 +117,9 @@ def write_files(record: model.Record, json_file: Path | None, junit_file: Path |
         write_atomically(junit_file, junit.to_xml(record))
 
 
-def show(record: model.Record) -> ExitCode:
-    """Print the record and return its exit code."""
-    print_quietly(lambda console: terminal.render(record, console))
+def show(record: model.Record, adds: Mapping[str, str] | None = None) -> ExitCode:
+    """Print the record and return its exit code; `adds` says what each kernel's step adds."""
+    print_quietly(lambda console: terminal.render(record, console, adds))
     return exit_code_of(record.verdict)
 
 

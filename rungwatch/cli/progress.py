@@ -23,6 +23,8 @@ from rungwatch.decide.verdict import Verdict, verdict_of
 from rungwatch.explain.words import duration, label, plural
 from rungwatch.record.model import Row
 
+# Of timings, which come by the hundred.
+_LINES = 10
 _QUIET = (Verdict.PASS, Verdict.SKIPPED)
 
 
@@ -144,6 +146,22 @@ class BuildProgress(LongWork):
         if bad:
             outcome += f", {len(bad)} not built"
         self.end(_kernel_of(results[0].case), outcome, bad)
+
+
+class TimingProgress(LongWork):
+    """Progress of timings: how many problems all workers together are done with."""
+
+    def update(self, done: int, total: int) -> None:
+        """Note that `done` of `total` are timed; without a terminal each tenth is a line."""
+        if self._first_at is None:
+            self._first_at = time.monotonic()
+            self._remembered = done
+        told = self._done * _LINES // max(total, 1)
+        self._done, self._total = done, total
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, description="timing")
+        elif done * _LINES // max(total, 1) > told:
+            self.say(f"[{done}/{total}] timed{self._time_left()}")
 
 
 def _kernel_of(case: Case) -> str:

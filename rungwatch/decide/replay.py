@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from rungwatch.decide.exit_code import decide_run
 from rungwatch.decide.static import judge_static
+from rungwatch.decide.timing import judge_timing
 from rungwatch.decide.verdict import Reason, Verdict, verdict_of
 from rungwatch.record.model import CheckName, Record, Row
 
@@ -16,7 +17,7 @@ _GOOD_REASONS: dict[CheckName, frozenset[Reason]] = {
     "coverage": frozenset({Reason.ACCEPTED}),
     "identity": frozenset({Reason.IDENTICAL, Reason.CHANGED, Reason.NO_BASELINE}),
     "static": _JUDGED | {Reason.NO_BASELINE},
-    "timing": frozenset(),
+    "timing": frozenset({Reason.OK}),
 }
 _GOOD = frozenset({Verdict.PASS, Verdict.IMPROVED})
 _CORRECTNESS: tuple[CheckName, ...] = ("numerics", "synccheck", "racecheck")
@@ -44,7 +45,11 @@ def _contradictions(record: Record) -> Iterator[str]:
         if count > 1:
             yield f"{name}: there are {count} rows of this name"
     for row in record.rows:
-        for said in (*_row_contradictions(row, record), *_static_contradictions(row, record)):
+        for said in (
+            *_row_contradictions(row, record),
+            *_static_contradictions(row, record),
+            *_timing_contradictions(row),
+        ):
             yield f"{row.id}: {said}"
     if record.run.base is not None or any(row.check == "identity" for row in record.rows):
         yield from _comparison_contradictions(record)
@@ -88,6 +93,20 @@ def _static_contradictions(row: Row, record: Record) -> Iterator[str]:
     )
     if reason is not row.reason:
         yield f"its costs give {reason}, it says {row.reason}"
+
+
+def _timing_contradictions(row: Row) -> Iterator[str]:
+    """Say what a row of times lacks, or that its samples give another reason."""
+    if row.timing is None:
+        if row.check == "timing" and row.verdict in _GOOD:
+            yield f"is {row.verdict}, and holds no samples"
+        return
+    if row.check != "timing" or row.problem is None:
+        yield "holds samples, but is no timing of a problem"
+        return
+    reason, _ = judge_timing(row.timing, row.problem.shape)
+    if reason is not row.reason:
+        yield f"its samples give {reason}, it says {row.reason}"
 
 
 def _comparison_contradictions(record: Record) -> Iterator[str]:

@@ -67,9 +67,18 @@ class Reason(StrEnum):
     RECORD = "record"
     NO_ROWS = "no-rows"
     SELF_CHECK = "self-check"
+    MACHINE_UNFIT = "machine-unfit"
+    # INVALID: times were taken, and can't be believed.
+    NO_SAMPLES = "no-samples"
+    IMPLAUSIBLE = "implausible"
+    THROTTLED = "throttled"
     # INCONCLUSIVE: it was asked for and can't be said.
     NEEDS_GPU = "needs-gpu"
     NOT_TIMED = "not-timed"
+    TOO_FEW_WORKERS = "too-few-workers"
+    LAUNCH_BOUND = "launch-bound"
+    UNSETTLED = "unsettled"
+    MACHINE_UNKNOWN = "machine-unknown"
     # SKIPPED: known in advance not to apply.
     PROBLEM_REFUSED = "problem-refused"
     TARGET_NOT_SIMULATED = "target-not-simulated"
@@ -273,6 +282,26 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         "the tool failed its own control: no other row of this run can be trusted",
         "report it: this is a fault of the tool or of the machine, not of the kernel",
     ),
+    Reason.MACHINE_UNFIT: Explanation(
+        Verdict.INVALID,
+        "this machine is not fit for what was asked of it",
+        "do what the finding names, then run `rungwatch doctor` again",
+    ),
+    Reason.NO_SAMPLES: Explanation(
+        Verdict.INVALID,
+        "samples of the kernel or of cuBLAS are missing, or do not belong together",
+        _RERUN,
+    ),
+    Reason.IMPLAUSIBLE: Explanation(
+        Verdict.INVALID,
+        "a time is zero, negative or no number, or is shorter than the GPU's peak allows",
+        "the measurement is broken, or the kernel does not do its work: check it first",
+    ),
+    Reason.THROTTLED: Explanation(
+        Verdict.INVALID,
+        "heat or the hardware slowed the GPU down while it was timed",
+        "see `rungwatch doctor`: cool the GPU, look at its power supply, and time it again",
+    ),
     Reason.NEEDS_GPU: Explanation(
         Verdict.INCONCLUSIVE,
         "the kernel changed, and no simulator models its target",
@@ -282,6 +311,26 @@ EXPLANATIONS: dict[Reason, Explanation] = {
         Verdict.INCONCLUSIVE,
         "machine code changed, and nothing was timed here",
         "time it on a GPU; give --allow-unmeasured where another job does",
+    ),
+    Reason.TOO_FEW_WORKERS: Explanation(
+        Verdict.INCONCLUSIVE,
+        "fewer workers timed the case than an interval needs",
+        "ask for more workers; where some died, read what is said of them",
+    ),
+    Reason.LAUNCH_BOUND: Explanation(
+        Verdict.INCONCLUSIVE,
+        "the kernel or cuBLAS takes hardly longer than an empty interval: the launch was timed",
+        "choose a larger problem",
+    ),
+    Reason.UNSETTLED: Explanation(
+        Verdict.INCONCLUSIVE,
+        "durations still drifted when the warm-up ended, in too many workers",
+        "see `rungwatch doctor`: other processes on the GPU, or clocks that change; time it again",
+    ),
+    Reason.MACHINE_UNKNOWN: Explanation(
+        Verdict.INCONCLUSIVE,
+        "something that decides whether this machine is fit can't be read here",
+        "do what the finding names, or use a machine where it can be read",
     ),
     Reason.PROBLEM_REFUSED: Explanation(
         Verdict.SKIPPED, "the kernel's rules exclude this problem", "use the nearest valid shape"

@@ -53,6 +53,14 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
             below, above = min(below, highest), min(above, highest)
         return above if above - value <= value - below else below
 
+    def next_up(self, value: int) -> int | None:
+        """Return the smallest valid value that is not below `value`, None where there is none."""
+        if self.equal is not None:
+            return self.equal if self.equal >= value else None
+        step = self.multiple_of
+        found = -(-max(value, self.min) // step) * step
+        return found if self.max is None or found <= self.max else None
+
     def describe(self) -> str:
         """Return the rule as a phrase, "multiple of 128, at most 4096"; empty for "any"."""
         if self.equal is not None:
@@ -90,6 +98,18 @@ class Rules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             self.K.nearest(shape.k),
             self.sm_count.nearest(shape.sm_count),
         )
+
+    def padded(self, shape: Shape) -> Shape | None:
+        """Return `shape` with M raised to the next valid one: rows of zeros below A.
+
+        The SM count is the nearest valid one. Returns None where M is larger than any valid one,
+        or N or K break a rule: they are those of the weights, which nobody pads for one product.
+        """
+        m = self.M.next_up(shape.m)
+        if m is None:
+            return None
+        padded = Shape(m, shape.n, shape.k, self.sm_count.nearest(shape.sm_count))
+        return padded if self.refusal(padded) is None else None
 
     def refusal(self, shape: Shape) -> str | None:
         """Return one line that says which rules `shape` breaks and the nearest valid shape.

@@ -5,7 +5,7 @@ so that they can be copied; text from the code under test is set off by a bar.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rich import box
@@ -20,6 +20,7 @@ from rungwatch.explain.console import Part, encodable, natural_width, say, wrapp
 from rungwatch.explain.costs import render_costs
 from rungwatch.explain.details import details
 from rungwatch.explain.grouping import groups, rejected
+from rungwatch.explain.ladder import render_timings
 from rungwatch.explain.tilemap import TileMap, tile_map
 from rungwatch.explain.words import (
     EXIT_MEANINGS,
@@ -68,17 +69,28 @@ _FITS = (
 )
 
 
-def render(record: Record, console: Console) -> None:
-    """Print `record` for people. The last line holds the verdict, the counts and the time."""
+def render(record: Record, console: Console, adds: Mapping[str, str] | None = None) -> None:
+    """Print `record` for people. The last line holds the verdict, the counts and the time.
+
+    `adds` says what each kernel's step adds, by its key, where that is known.
+    """
     simulated = record.run.backend == "sim"
     for family in dict.fromkeys(map(_family, record.rows)):
         members = [row for row in record.rows if _family(row) == family]
+        if _are_timings(members):
+            continue  # they have tables of their own
         console.print(_summary_table(family, members, console, simulated), crop=False)
     skipped = [row for row in record.rows if row.verdict is Verdict.SKIPPED]
     render_costs(record, console)
+    render_timings(record, console, adds or {})
     _print_details(rejected(record.rows), console)
     _print_skipped(skipped, console)
     _print_end(record, console)
+
+
+def _are_timings(rows: list[Row]) -> bool:
+    """Whether nothing but timing was done of a family, and something was timed."""
+    return {row.check for row in rows} == {"timing"} and any(row.timing for row in rows)
 
 
 def _summary_table(family: str, rows: list[Row], console: Console, simulated: bool) -> Table:

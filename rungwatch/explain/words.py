@@ -49,6 +49,7 @@ SHORT_CHECKS: dict[CheckName, str] = {
     "sanitizer-synccheck": "s-sync",
     "static": "cost",
     "timing": "time",
+    "doctor": "doct.",
 }
 
 # What stands for a PASS in a cell, by reason.

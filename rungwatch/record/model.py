@@ -32,6 +32,7 @@ CheckName = Literal[
     "sanitizer-synccheck",
     "static",
     "timing",
+    "doctor",
 ]
 CHECKS: tuple[CheckName, ...] = get_args(CheckName)
 

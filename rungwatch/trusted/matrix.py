@@ -80,8 +80,25 @@ _LARGE: dict[tuple[int, int, int], tuple[str, ...]] = {
     (8192, 8192, 8192): ("integer",),
 }
 
-# Squares whose machine code and cost are compared between commits, and which are timed.
+# Squares whose machine code and cost are compared between commits.
 BENCH_SIZES = (1024, 2048, 4096, 8192)
+
+
+class TimedSet(StrEnum):
+    """What is timed: every step on one problem, or the top step on many."""
+
+    LADDER = "ladder"
+    SQUARES = "squares"
+    MODELS = "models"
+
+
+# M, N and K of every step, as in the published ladder.
+LADDER_SIZE = 4096
+SQUARE_SIZES = (1024, 2048, 4096, 8192, 16384)
+# Layers of language models: tokens by output features by input features.
+MODEL_TOKENS = (1, 16, 64, 256, 1024, 4096, 8192)
+MODEL_LAYERS = ((4096, 4096), (6144, 4096), (14336, 4096), (4096, 14336), (8192, 28672))
+MODEL_SHAPES = tuple((m, n, k) for n, k in MODEL_LAYERS for m in MODEL_TOKENS)
 
 # Kernels that are not persistent do not look at the SM count: one value names their problems.
 _UNUSED_SM_COUNT = 1
@@ -158,6 +175,21 @@ def bench_shapes(declaration: Declaration, sm_count: int) -> list[Shape]:
     """Return the nearest valid shape to each square of `BENCH_SIZES`, sorted, each once."""
     rules = declaration.rules
     return sorted({rules.nearest(Shape(size, size, size, sm_count)) for size in BENCH_SIZES})
+
+
+def timed_shapes(declaration: Declaration, timed: TimedSet, sm_count: int) -> list[Shape]:
+    """Return the problems of a set on a GPU of `sm_count` SMs; `Rules.padded` is what is launched.
+
+    A kernel that can't run the ladder's problem (a single tile) is timed on its nearest one. Of
+    the other sets a kernel may be unable to run some.
+    """
+    if timed is TimedSet.LADDER:
+        asked = Shape(LADDER_SIZE, LADDER_SIZE, LADDER_SIZE, sm_count)
+        rules = declaration.rules
+        return [asked if rules.padded(asked) is not None else rules.nearest(asked)]
+    if timed is TimedSet.SQUARES:
+        return [Shape(size, size, size, sm_count) for size in SQUARE_SIZES]
+    return [Shape(m, n, k, sm_count) for m, n, k in MODEL_SHAPES]
 
 
 def situations(declaration: Declaration) -> dict[Shape, tuple[str, ...]]:

@@ -13,6 +13,7 @@ import click
 import pytest
 
 from rungwatch.__main__ import main
+from rungwatch.artifact.manifest import MANIFEST_FILE, Manifest, encode_manifest
 from rungwatch.backends.job import DEVICE_TOOLS
 from rungwatch.cli.app import app
 from rungwatch.decide.verdict import Reason
@@ -312,6 +313,8 @@ class TestList:
 
 # Those that need no commits; the others are tried in test_revisions.py.
 PLAIN = ("list", "check")
+# Those that are about this machine: their examples are tried where they are tested.
+OF_THE_MACHINE = ("bench", "commission", "doctor")
 
 
 def examples(command: click.Command) -> list[list[str]]:
@@ -340,6 +343,13 @@ class TestDevice:
         assert {job.target for job, _ in device.jobs} == {"sm_100a"}
         numerics = next(row for row in record.rows if row.check == "numerics")
         assert numerics.rerun.endswith("--backend cuda --artifacts artifacts")
+
+    def test_a_record_names_the_commit_that_the_artifacts_were_built_from(
+        self, run: Run, tmp_path: Path
+    ) -> None:
+        Path("artifacts", MANIFEST_FILE).write_bytes(encode_manifest(Manifest("c0ffee", {}, ())))
+        assert run(*self.ON_DEVICE, "--json", str(tmp_path / "r.json")) == 0
+        assert model.decode((tmp_path / "r.json").read_bytes()).run.revision == "c0ffee"
 
     def test_nothing_is_taken_from_a_cache(self, run: Run, device: FakeDevice) -> None:
         for _ in range(2):

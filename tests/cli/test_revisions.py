@@ -17,7 +17,7 @@ from rungwatch.trusted import matrix
 
 from ..fakes import FakeBackend
 from ..projects import Project
-from .test_cli import PLAIN, examples
+from .test_cli import OF_THE_MACHINE, PLAIN, examples
 
 pytestmark = pytest.mark.xdist_group("gate")
 
@@ -64,7 +64,12 @@ ENDS = {"gate": {0, 3}, "bisect": {0}, "build": {0}, "diff": {0}, "decide": {0}}
 
 @pytest.mark.parametrize(
     "words",
-    [words for name in app.commands if name not in PLAIN for words in examples(app.commands[name])],
+    [
+        words
+        for name in app.commands
+        if name not in (*PLAIN, *OF_THE_MACHINE)
+        for words in examples(app.commands[name])
+    ],
     ids=" ".join,
 )
 def test_the_examples_in_help_work(project: Project, words: list[str]) -> None:

@@ -6,9 +6,12 @@ from msgspec.structs import replace
 from rungwatch.decide.replay import replay
 from rungwatch.decide.settings import DEFAULT_STATIC, Settings
 from rungwatch.decide.verdict import Reason, Verdict, verdict_of
-from rungwatch.record.model import Record, Row, Side
+from rungwatch.declare.problem import Problem
+from rungwatch.record.model import Record, Row, Side, Timing
 
-from ..explain.factory import compared, race, row, side, static_row, stripe
+from ..explain.factory import compared, race, record, row, side, static_row, stripe
+from .test_timing import GOOD as SOUND
+from .test_timing import SHAPE
 
 SMEM = side(**dict.fromkeys(DEFAULT_STATIC, 10))
 WORSE = side(**{**SMEM.cost, "smem_bytes": 200_000})
@@ -90,3 +93,37 @@ def test_thresholds_in_the_record_are_those_that_count() -> None:
     record = replace(edited(BAD, 1, **good(Reason.OK)), settings=loose)
     assert replay(replace(record, verdict=Verdict.PASS, reason=Reason.OK))[0] is Verdict.PASS
     assert isinstance(record.rows[1], Row)
+
+
+def timed(reason: Reason, timing: Timing | None, **fields: object) -> Record:
+    """Return the record of a benchmark with one row."""
+    return record(row("step9", "timing", reason, problem=TIMED, timing=timing, **fields))
+
+
+TIMED = Problem(SHAPE, "normal")
+BROKEN = replace(SOUND, floor_ns=0.0)
+
+
+@pytest.mark.parametrize(
+    ("reason", "timing"),
+    [(Reason.OK, SOUND), (Reason.IMPLAUSIBLE, BROKEN), (Reason.NUMERICS, None)],
+)
+def test_samples_give_the_reason_of_their_row(reason: Reason, timing: Timing | None) -> None:
+    assert replay(timed(reason, timing)) == (verdict_of(reason), reason, [])
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        (timed(Reason.OK, BROKEN), "its samples give implausible, it says ok"),
+        (timed(Reason.IMPLAUSIBLE, SOUND), "its samples give ok, it says implausible"),
+        (timed(Reason.OK, None), "is PASS, and holds no samples"),
+        (timed(Reason.IDENTICAL, SOUND), "timing can't give identical"),
+        (edited(timed(Reason.OK, SOUND), 0, problem=None), "no timing of a problem"),
+        (edited(timed(Reason.OK, SOUND), 0, check="numerics"), "no timing of a problem"),
+    ],
+)
+def test_a_timing_row_that_its_samples_do_not_bear_is_invalid(record: Record, said: str) -> None:
+    verdict, reason, found = replay(record)
+    assert (verdict, reason) == (Verdict.INVALID, Reason.RECORD)
+    assert said in " ".join(found)

@@ -57,3 +57,36 @@ def test_ids_read_like_the_problem() -> None:
     shape = Shape.parse("512x768x320", 4)
     assert str(Problem(shape, "normal")) == "512x768x320-sm4-normal"
     assert str(Problem(shape, "normal", 7)) == "512x768x320-sm4-normal-seed7"
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "expected"),
+    [
+        (Rule(), 7, 7),
+        (Rule(multiple_of=128, min=128), 1, 128),
+        (Rule(multiple_of=128, min=128), 128, 128),
+        (Rule(multiple_of=128, min=128), 129, 256),
+        (Rule(multiple_of=64, min=100), 1, 128),
+        (Rule(multiple_of=64, max=256), 256, 256),
+        (Rule(multiple_of=64, max=250), 200, None),
+        (Rule(equal=128), 5, 128),
+        (Rule(equal=128), 129, None),
+    ],
+    ids=str,
+)
+def test_the_next_valid_value_is_never_below(rule: Rule, value: int, expected: int | None) -> None:
+    assert rule.next_up(value) == expected
+    if expected is not None:
+        assert rule.broken_by(expected) is None
+
+
+def test_only_m_is_padded() -> None:
+    tile = Rule(multiple_of=256, min=256)
+    rules = Rules(tile, tile, Rule(multiple_of=64, min=64), Rule(multiple_of=2, min=2))
+    assert rules.padded(Shape(1, 512, 64, 132)) == Shape(256, 512, 64, 132)
+    assert rules.padded(Shape(512, 512, 64, 132)) == Shape(512, 512, 64, 132)
+    assert rules.padded(Shape(512, 512, 64, 131)) == Shape(512, 512, 64, 132)
+    assert rules.padded(Shape(512, 500, 64, 132)) is None
+    assert rules.padded(Shape(512, 512, 63, 132)) is None
+    short = Rules(Rule(equal=128), tile, tile, Rule())
+    assert short.padded(Shape(129, 256, 256, 132)) is None

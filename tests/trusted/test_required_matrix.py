@@ -5,7 +5,7 @@ import pytest
 from rungwatch.declare.protocol import read_declaration
 from rungwatch.trusted import matrix
 from rungwatch.trusted.inputs import DISTRIBUTIONS
-from rungwatch.trusted.matrix import Depth
+from rungwatch.trusted.matrix import Depth, TimedSet
 
 # Name -> tile, ring depth, CTA group, L2 group, persistent.
 LADDER = {
@@ -181,3 +181,38 @@ def test_refused_shapes_reach_past_a_maximum():
     ks = {shape.k for shape in matrix.refused_shapes(capped)}
     assert {32, 63, 65, 96, 959, 961, 1024} <= ks
     assert all(shape.k <= 960 for shape in matrix.situations(capped))
+
+
+@each
+def test_the_ladder_is_one_problem_and_one_that_the_kernel_runs(declaration):
+    (shape,) = matrix.timed_shapes(declaration, TimedSet.LADDER, 132)
+    assert declaration.rules.padded(shape) == shape
+    if declaration in FULL_LADDER:
+        assert (shape.m, shape.n, shape.k) == (4096, 4096, 4096)
+
+
+def test_a_single_tile_is_timed_as_near_to_the_ladder_as_it_goes():
+    (tile,) = matrix.timed_shapes(ONE_TILE, TimedSet.LADDER, 132)
+    (column,) = matrix.timed_shapes(ONE_COLUMN, TimedSet.LADDER, 132)
+    assert (tile.m, tile.n, tile.k) == (128, 128, 64)
+    assert (column.m, column.n, column.k) == (128, 128, 4096)
+
+
+def test_the_squares_and_layers_are_those_that_are_asked_for():
+    squares = matrix.timed_shapes(FULL_LADDER[-1], TimedSet.SQUARES, 132)
+    assert [shape.m for shape in squares] == [1024, 2048, 4096, 8192, 16384]
+    assert all(shape.m == shape.n == shape.k for shape in squares)
+    layers = matrix.timed_shapes(FULL_LADDER[-1], TimedSet.MODELS, 132)
+    assert len(layers) == len(set(layers)) == 7 * 5
+    assert {(shape.n, shape.k) for shape in layers} == {
+        (4096, 4096), (6144, 4096), (14336, 4096), (4096, 14336), (8192, 28672),
+    }  # fmt: skip
+    assert {shape.m for shape in layers} == {1, 16, 64, 256, 1024, 4096, 8192}
+
+
+@pytest.mark.parametrize("timed", TimedSet)
+def test_the_last_step_runs_all_that_is_timed(timed):
+    for shape in matrix.timed_shapes(FULL_LADDER[-1], timed, 132):
+        launched = FULL_LADDER[-1].rules.padded(shape)
+        assert launched is not None
+        assert launched.m - shape.m < 512

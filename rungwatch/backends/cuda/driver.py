@@ -143,13 +143,15 @@ class Driver:
         self._require("cuTensorMapEncodeTiled", self._api.CUresult(result))
         return spare.raw[start : start + MAP_BYTES]
 
-    def launch(self, function: Any, plan: LaunchPlan, parameters: list[bytes]) -> None:
+    def launch(
+        self, function: Any, plan: LaunchPlan, parameters: list[bytes], stream: int = 0
+    ) -> None:
         """Launch `function`; `parameters` holds the bytes of each, in the kernel's order."""
         config = self._api.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = plan.grid
         config.blockDimX, config.blockDimY, config.blockDimZ = plan.block
         config.sharedMemBytes = plan.dynamic_smem_bytes
-        config.hStream = 0
+        config.hStream = stream
         attributes = [self._cluster(plan)] if plan.cluster_ctas > 1 else []
         config.attrs, config.numAttrs = attributes, len(attributes)
         # Both must outlive the call: the driver reads through the pointers.
@@ -160,6 +162,59 @@ class Driver:
     def synchronize(self) -> None:
         """Wait until all that was launched has ended; a kernel's fault is raised here."""
         self._call("cuCtxSynchronize")
+
+    def share(self, address: int, size_bytes: int) -> int:
+        """Let the GPU write to memory of this process; return its address on the device."""
+        flags = self._api.CU_MEMHOSTREGISTER_DEVICEMAP
+        self._call("cuMemHostRegister", address, size_bytes, flags)
+        return int(self._call("cuMemHostGetDevicePointer", address, 0))
+
+    def write_word(self, address: int, value: int, stream: int) -> None:
+        """Write 32 bits at an address of the device, in the order of `stream`."""
+        self._call("cuStreamWriteValue32", stream, address, value, 0)
+
+    def fill(self, address: int, size_bytes: int, stream: int) -> None:
+        """Set memory to zero, in the order of `stream`; `size_bytes` is a multiple of 4."""
+        self._call("cuMemsetD32Async", address, 0, size_bytes // 4, stream)
+
+    def event(self) -> Any:
+        """Return a new event that takes the time when it is recorded."""
+        return self._call("cuEventCreate", int(self._constant("CUevent_flags", "CU_EVENT_DEFAULT")))
+
+    def record(self, event: Any, stream: int) -> None:
+        """Record an event in the order of `stream`; captured, it is recorded at every launch."""
+        external = self._constant("CUevent_record_flags", "CU_EVENT_RECORD_EXTERNAL")
+        self._call("cuEventRecordWithFlags", event, stream, int(external))
+
+    def elapsed_ns(self, begin: Any, end: Any) -> float:
+        """Return the time between two events, both of which have been recorded."""
+        return float(self._call("cuEventElapsedTime", begin, end)) * 1e6
+
+    def begin_capture(self, stream: int) -> None:
+        """From now on note what is put into `stream` instead of doing it."""
+        # Relaxed: what torch does beside it on its own (asking for memory) is no part of it.
+        mode = self._constant("CUstreamCaptureMode", "CU_STREAM_CAPTURE_MODE_RELAXED")
+        self._call("cuStreamBeginCapture", stream, mode)
+
+    def end_capture(self, stream: int) -> Any:
+        """Return what was noted as a graph that can be launched."""
+        graph = self._call("cuStreamEndCapture", stream)
+        try:
+            return self._call("cuGraphInstantiate", graph, 0)
+        finally:
+            self._call("cuGraphDestroy", graph)
+
+    def launch_graph(self, graph: Any, stream: int) -> None:
+        """Do all that a graph holds."""
+        self._call("cuGraphLaunch", graph, stream)
+
+    def drop_graph(self, graph: Any) -> None:
+        """Give a graph back."""
+        self._call("cuGraphExecDestroy", graph)
+
+    def wait(self, stream: int) -> None:
+        """Wait until all in `stream` has ended; a kernel's fault is raised here."""
+        self._call("cuStreamSynchronize", stream)
 
     def _cluster(self, plan: LaunchPlan) -> Any:
         attribute = self._api.CUlaunchAttribute()

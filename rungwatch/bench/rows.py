@@ -1,0 +1,74 @@
+"""From what was timed, or why it was not, to rows of a record."""
+
+import shlex
+from dataclasses import dataclass
+from typing import Literal
+
+from rungwatch.backends.job import JobFailure
+from rungwatch.decide.timing import judge_timing, summarise
+from rungwatch.decide.verdict import Reason, verdict_of
+from rungwatch.declare.problem import Problem, Shape
+from rungwatch.declare.protocol import Target
+from rungwatch.declare.subject import Subject
+from rungwatch.record.model import Row, Timing
+
+# What the operands are drawn from while a kernel is timed: zeros or constants would run faster.
+TIMED_DISTRIBUTION = "normal"
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """How a row is timed again alone: the artifacts folder by name, and what L2 holds."""
+
+    artifacts: str
+    cache: Literal["cold", "warm"]
+
+    def command(self, subject: Subject, shape: Shape | None) -> str:
+        """Return the command for one kernel, on one problem where there is one."""
+        words = f"rungwatch bench --artifacts {shlex.quote(self.artifacts)} {subject.selector}"
+        if shape is not None:
+            words += f" --shape {shape.m}x{shape.n}x{shape.k}"
+        return words + (" --cache warm" if self.cache == "warm" else "")
+
+
+def untimed_row(
+    subject: Subject,
+    target: Target | None,
+    shape: Shape | None,
+    reason: Reason,
+    message: str,
+    rerun: Rerun,
+) -> Row:
+    """Return the row of a case, or of a whole kernel (`shape` None), that was not timed."""
+    middle = f"-{shape}" if shape is not None else ""
+    return Row(
+        id=f"{subject.name}{middle}-timing",
+        kernel=subject.key,
+        target=target,
+        problem=Problem(shape, TIMED_DISTRIBUTION) if shape is not None else None,
+        check="timing",
+        verdict=verdict_of(reason),
+        reason=reason,
+        message=message,
+        rerun=rerun.command(subject, shape),
+    )
+
+
+def reason_of(failure: JobFailure) -> tuple[Reason, str]:
+    """Return the reason and the message of a case that a worker could not time."""
+    return Reason(failure.failure.value), failure.message
+
+
+def judged(timing: Timing, shape: Shape) -> tuple[Reason, str]:
+    """Return the reason of a timed case, and what was measured, or what is wrong with it."""
+    reason, message = judge_timing(timing, shape)
+    return reason, in_words(timing, shape) if reason is Reason.OK else message
+
+
+def in_words(timing: Timing, shape: Shape) -> str:
+    """Return "179.3 us, 766 TFLOP/s, 1.003 of cuBLAS (fast mode)"."""
+    found = summarise(timing, shape)
+    return (
+        f"{found.kernel_ns / 1000:,.1f} us, {found.tflops:,.0f} TFLOP/s,"
+        f" {found.ratio_fast.median:.3f} of cuBLAS (fast mode)"
+    )
