@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rungwatch.backends.job import JobFailure
-from rungwatch.decide.timing import judge_timing, summarise
 from rungwatch.decide.verdict import Reason, verdict_of
 from rungwatch.declare.problem import Problem, Shape
 from rungwatch.declare.protocol import Target
 from rungwatch.declare.subject import Subject
-from rungwatch.record.model import Row, Timing
+from rungwatch.record.model import Row
 
 # What the operands are drawn from while a kernel is timed: zeros or constants would run faster.
 TIMED_DISTRIBUTION = "normal"
@@ -57,18 +56,3 @@ def untimed_row(
 def reason_of(failure: JobFailure) -> tuple[Reason, str]:
     """Return the reason and the message of a case that a worker could not time."""
     return Reason(failure.failure.value), failure.message
-
-
-def judged(timing: Timing, shape: Shape) -> tuple[Reason, str]:
-    """Return the reason of a timed case, and what was measured, or what is wrong with it."""
-    reason, message = judge_timing(timing, shape)
-    return reason, in_words(timing, shape) if reason is Reason.OK else message
-
-
-def in_words(timing: Timing, shape: Shape) -> str:
-    """Return "179.3 us, 766 TFLOP/s, 1.003 of cuBLAS (fast mode)"."""
-    found = summarise(timing, shape)
-    return (
-        f"{found.kernel_ns / 1000:,.1f} us, {found.tflops:,.0f} TFLOP/s,"
-        f" {found.ratio_fast.median:.3f} of cuBLAS (fast mode)"
-    )

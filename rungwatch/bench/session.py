@@ -9,7 +9,8 @@ from rungwatch.backends.cuda.backend import CudaBackend
 from rungwatch.backends.job import BackendUnavailableError, Job, Tool
 from rungwatch.bench.noise import AGAIN
 from rungwatch.bench.plan import BenchCase
-from rungwatch.bench.rows import Rerun, judged, reason_of, untimed_row
+from rungwatch.bench.rows import Rerun, reason_of, untimed_row
+from rungwatch.decide.timing import judge_timing
 from rungwatch.decide.verdict import Reason
 from rungwatch.measure.order import TimedCase
 from rungwatch.measure.session import Measured
@@ -66,7 +67,7 @@ def _untimed(case: BenchCase, reason: Reason, message: str, rerun: Rerun) -> Row
 
 def _row(case: BenchCase, done: Measured, rerun: Rerun) -> Row:
     if done.timing is not None:
-        reason, message = judged(done.timing, case.shape)
+        reason, message = judge_timing(done.timing, case.shape)
     else:
         assert done.failure is not None
         reason, message = reason_of(done.failure)

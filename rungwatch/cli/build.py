@@ -68,7 +68,7 @@ class Wanted:
         found = [replace(shape, sm_count=count) for shape in self.shapes]
         for purpose in self.purposes:
             if purpose == _COMPARE:
-                found += matrix.bench_shapes(declared, count)
+                found += matrix.compared_shapes(declared, count)
             elif purpose == _BENCH:
                 timed = Asked(tuple(TimedSet)).shapes_of(declared, is_top, count)
                 found += [padded for shape in timed if (padded := declared.rules.padded(shape))]

@@ -22,7 +22,9 @@ from rungwatch.record.model import Arm, Timing
 CONFIDENCE = 0.95
 # The fewest values whose smallest and largest enclose the median with that confidence.
 MIN_WORKERS = 6
-# A worker whose cuBLAS time is within this of the fastest worker's is in cuBLAS's fast mode.
+# cuBLAS picks one of two speeds a process, 7 % apart. A worker is in its fast mode where its
+# cuBLAS time, as a multiple of the kernel's, is within this of the lowest: clocks, which drift
+# from worker to worker, act on both.
 FAST_MODE_SHARE = 0.03
 # Below this many times the method's floor the launch is timed, not the kernel.
 LEAST_FLOORS = 2.0
@@ -83,8 +85,8 @@ def summarise(timing: Timing, shape: Shape) -> Summary:
     kernel_ns = {worker: median(samples) for worker, samples in kernel.items()}
     reference_ns = {worker: median(samples) for worker, samples in reference.items()}
     logs = {worker: _log_ratio(reference[worker], kernel[worker]) for worker in kernel}
-    limit_ns = min(reference_ns.values()) * (1 + FAST_MODE_SHARE)
-    fast = [worker for worker, value in reference_ns.items() if value <= limit_ns]
+    limit = min(logs.values()) + math.log1p(FAST_MODE_SHARE)
+    fast = [worker for worker, value in logs.items() if value <= limit]
     typical_ns = median(kernel_ns.values())
     flops = _flops(shape)
     return Summary(

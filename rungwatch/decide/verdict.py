@@ -210,8 +210,8 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     ),
     Reason.DEADLINE: Explanation(
         Verdict.INVALID,
-        "the case did not end by its deadline and was ended from outside",
-        "a hang in the kernel's factory or in the simulator: try a smaller problem",
+        "the case was ended from outside at its deadline, or not run since one like it was",
+        "a hang in the kernel, its factory or the simulator: the message says where",
     ),
     Reason.MEMORY_LIMIT: Explanation(
         Verdict.INVALID,
@@ -230,7 +230,7 @@ EXPLANATIONS: dict[Reason, Explanation] = {
     Reason.NO_ARTIFACT: Explanation(
         Verdict.INVALID,
         "the artifacts folder holds nothing of this kernel, problem and target",
-        "build it from these very files: `rungwatch build --for quick|full|device --out DIR`",
+        "build it from these files: `rungwatch build --for quick|full|device|bench --out DIR`",
     ),
     Reason.GPU_REQUIRED: Explanation(
         Verdict.INVALID,

@@ -169,7 +169,7 @@ def _problems(
                 continue
             sm_count = SM_FACTS[on].sm_count
             asked = [replace(size, sm_count=sm_count) for size in sizes]
-            for shape in asked or matrix.bench_shapes(declared, sm_count):
+            for shape in asked or matrix.compared_shapes(declared, sm_count):
                 wanted[shape, on] = True
             for shape in _check_shapes(declared) if covering else ():
                 wanted.setdefault((shape, on), False)

@@ -81,7 +81,7 @@ _LARGE: dict[tuple[int, int, int], tuple[str, ...]] = {
 }
 
 # Squares whose machine code and cost are compared between commits.
-BENCH_SIZES = (1024, 2048, 4096, 8192)
+COMPARED_SIZES = (1024, 2048, 4096, 8192)
 
 
 class TimedSet(StrEnum):
@@ -171,10 +171,10 @@ def checker_shapes(declaration: Declaration, depth: Depth) -> list[Shape]:
     return _shapes(declaration, _CHECKER_SCHEDULES[depth])
 
 
-def bench_shapes(declaration: Declaration, sm_count: int) -> list[Shape]:
-    """Return the nearest valid shape to each square of `BENCH_SIZES`, sorted, each once."""
+def compared_shapes(declaration: Declaration, sm_count: int) -> list[Shape]:
+    """Return the nearest valid shape to each square of `COMPARED_SIZES`, sorted, each once."""
     rules = declaration.rules
-    return sorted({rules.nearest(Shape(size, size, size, sm_count)) for size in BENCH_SIZES})
+    return sorted({rules.nearest(Shape(size, size, size, sm_count)) for size in COMPARED_SIZES})
 
 
 def timed_shapes(declaration: Declaration, timed: TimedSet, sm_count: int) -> list[Shape]:

@@ -46,7 +46,7 @@ def project(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Pro
     monkeypatch.setenv("RUNGWATCH_CACHE_DIR", str(cache))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.delenv("RUNGWATCH_KERNELS", raising=False)
-    monkeypatch.setattr(matrix, "BENCH_SIZES", (512,))
+    monkeypatch.setattr(matrix, "COMPARED_SIZES", (512,))
     monkeypatch.setattr("rungwatch.cli.gate.SimulatorBackend", lambda say: FakeBackend())
     return made
 

@@ -237,8 +237,16 @@ class TestSummary:
         assert found.ratio.high == pytest.approx(193 / 179)
 
     def test_three_percent_is_still_the_fast_mode(self) -> None:
-        cublas = [(200_000.0,)] * 6 + [(206_000.0,)] * 3 + [(206_001.0,)] * 3
+        cublas = [(200_000.0,)] * 6 + [(205_999.0,)] * 3 + [(206_001.0,)] * 3
         assert summarise(timing([(200_000.0,)] * 12, cublas), SHAPE).fast_workers == 9
+
+    def test_clocks_that_drift_are_no_mode(self) -> None:
+        """Both arms of a worker run at the same clock: all of these are in one mode."""
+        kernel = [(200_000.0 * (1 + 0.01 * i),) * 3 for i in range(12)]
+        cublas = [(210_000.0 * (1 + 0.01 * i),) * 3 for i in range(12)]
+        found = summarise(timing(kernel, cublas), SHAPE)
+        assert found.fast_workers == 12
+        assert found.ratio_fast.low == pytest.approx(1.05)
 
     def test_one_worker_has_no_interval(self) -> None:
         found = summarise(timing([(200_000.0,)], [(220_000.0,)]), SHAPE)

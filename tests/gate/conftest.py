@@ -39,7 +39,7 @@ def project(tmp_path: Path, built: Path, monkeypatch: pytest.MonkeyPatch) -> Pro
     monkeypatch.setenv("RUNGWATCH_CACHE_DIR", str(built))
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.delenv("RUNGWATCH_KERNELS", raising=False)
-    monkeypatch.setattr(matrix, "BENCH_SIZES", (512,))
+    monkeypatch.setattr(matrix, "COMPARED_SIZES", (512,))
     return made
 
 
