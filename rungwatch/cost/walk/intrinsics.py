@@ -103,15 +103,10 @@ def _wgmma(instruction: Instruction, reading: Reading) -> list[Statement]:
 
 
 def _receivers(instruction: Instruction, operand: str, reading: Reading) -> int:
-    """Return how many CTAs a multicast mask names: as many wherever it is shifted to."""
+    """Return how many CTAs a multicast mask names."""
     if not instruction.operands.get(operand):
         return 1
-    mask = instruction.operand(operand)
-    while type(mask).__name__ == "Cast":
-        mask = mask.value
-    if type(mask).__name__ == "LShift":
-        mask = mask.a
-    return reading.constant(mask, "a multicast mask").bit_count()
+    return reading.constant(instruction.operand(operand), "a multicast mask").bit_count()
 
 
 def _commit(instruction: Instruction, reading: Reading) -> list[Statement]:
