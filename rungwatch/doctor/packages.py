@@ -13,7 +13,6 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
         "nvidia-cuda-nvdisasm",
         "nvidia-cuda-nvrtc",
         "nvidia-cuda-runtime",
-        "packaging",
         "uv",
     ),
     "gpu": ("cuda-bindings", "nvidia-ml-py", "torch"),
