@@ -9,6 +9,8 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rungwatch.decide.timing import MIN_WORKERS
+from rungwatch.decide.verdict import Verdict
 from rungwatch.declare.problem import Shape
 from rungwatch.record.model import Row, Timing
 
@@ -46,12 +48,12 @@ class Noise:
 def noise_of(rows: Iterable[Row]) -> list[Noise]:
     """Return the noise at each problem that was timed twice, in the order of `rows`.
 
-    Where an arm has no samples, or fewer than two workers have both, there is none.
+    Where an arm is INVALID or has no samples, or too few workers have both, there is none.
     """
     timed = {
         (row.kernel, row.problem.shape): row.timing
         for row in rows
-        if row.problem is not None and row.timing is not None
+        if row.problem is not None and row.timing is not None and row.verdict is not Verdict.INVALID
     }
     found = []
     for (kernel, shape), first in timed.items():
@@ -59,7 +61,7 @@ def noise_of(rows: Iterable[Row]) -> list[Noise]:
         if second is None:
             continue
         ratios = _worker_ratios(first, second)
-        if len(ratios) >= 2:
+        if len(ratios) >= MIN_WORKERS:
             found.append(_noise(kernel, shape, ratios))
     return found
 

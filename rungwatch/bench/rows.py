@@ -17,17 +17,19 @@ TIMED_DISTRIBUTION = "normal"
 
 @dataclass(frozen=True)
 class Rerun:
-    """How a row is timed again alone: the artifacts folder by name, and what L2 holds."""
+    """How a row is timed again alone: the artifacts folder by name, and as it was timed."""
 
     artifacts: str
     cache: Literal["cold", "warm"]
+    twice: bool = False
 
     def command(self, subject: Subject, shape: Shape | None) -> str:
         """Return the command for one kernel, on one problem where there is one."""
         words = f"rungwatch bench --artifacts {shlex.quote(self.artifacts)} {subject.selector}"
         if shape is not None:
             words += f" --shape {shape.m}x{shape.n}x{shape.k}"
-        return words + (" --cache warm" if self.cache == "warm" else "")
+        words += " --cache warm" if self.cache == "warm" else ""
+        return words + (" --twice" if self.twice else "")
 
 
 def untimed_row(

@@ -72,4 +72,6 @@ def _row(case: BenchCase, done: Measured, rerun: Rerun) -> Row:
         assert done.failure is not None
         reason, message = reason_of(done.failure)
     row = _untimed(case, reason, message, rerun)
-    return replace(row, kernel=done.case.kernel, timing=done.timing)
+    if done.case.kernel.endswith(AGAIN):
+        row = replace(row, id=f"{row.id}-again", kernel=done.case.kernel)
+    return replace(row, timing=done.timing)

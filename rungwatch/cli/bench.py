@@ -127,7 +127,7 @@ def bench(
     root = kernels_root(kernels_dir)
     subjects = _subjects(root, names, target)
     device = CudaBackend(artifacts)
-    rerun = Rerun(artifacts.resolve().name, cache)
+    rerun = Rerun(artifacts.resolve().name, cache, twice)
     plan = plan_bench(subjects, asked, _sm_counts(device), rerun, gpu_required=gpu_required())
     settings = MeasureSettings(workers=workers, cache=cache)
     with TimingProgress(None, progress_console()) as progress:

@@ -17,6 +17,7 @@ from rungwatch.cli.options import debug_option, kernels_option, kernels_root
 from rungwatch.cli.output import without_path
 from rungwatch.cli.revisions import say
 from rungwatch.decide.exit_code import ExitCode, exit_code_of
+from rungwatch.declare.registry import NoKernelsError, discover
 from rungwatch.explain import commission as report
 from rungwatch.explain import picture
 from rungwatch.explain.words import label
@@ -59,9 +60,16 @@ def commission(kernels_dir: Path | None, artifacts: Path, out: Path) -> int:
     """
     if not artifacts.is_dir():
         raise click.UsageError(f"--artifacts: there is no folder {artifacts}")
-    out.mkdir(parents=True, exist_ok=True)
+    root = kernels_root(kernels_dir)
+    try:
+        discover(root)
+        out.mkdir(parents=True, exist_ok=True)
+    except NoKernelsError as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise click.UsageError(f"--out: {out.name} can't be made: {error.strerror}") from None
     common = ["--artifacts", str(artifacts.absolute())]
-    on_kernels = [*common, "--kernels", str(kernels_root(kernels_dir).absolute())]
+    on_kernels = [*common, "--kernels", str(root.absolute())]
     try:
         on_kernels += ["--target", CudaBackend(artifacts).target()]
     except BackendUnavailableError as error:

@@ -4,11 +4,13 @@ import datetime
 from collections import Counter
 from collections.abc import Iterator
 
+from rungwatch.cost.targets import SM_FACTS
 from rungwatch.decide.exit_code import decide_run
 from rungwatch.decide.static import judge_static
 from rungwatch.decide.timing import judge_timing
 from rungwatch.decide.verdict import Reason, Verdict, verdict_of
-from rungwatch.record.model import CheckName, Record, Row
+from rungwatch.declare.problem import Shape
+from rungwatch.record.model import CheckName, Record, Row, Timing
 
 # What the costs of both sides can give; the other reasons of such a row say that one is unknown.
 _JUDGED = frozenset({Reason.OK, Reason.STATIC_WORSE, Reason.STATIC_BETTER, Reason.ACCEPTED})
@@ -20,6 +22,8 @@ _GOOD_REASONS: dict[CheckName, frozenset[Reason]] = {
     "timing": frozenset({Reason.OK}),
 }
 _GOOD = frozenset({Verdict.PASS, Verdict.IMPROVED})
+# No GPU has such a clock.
+_HIGHEST_MHZ = 4000
 _CORRECTNESS: tuple[CheckName, ...] = ("numerics", "synccheck", "racecheck")
 
 
@@ -48,7 +52,7 @@ def _contradictions(record: Record) -> Iterator[str]:
         for said in (
             *_row_contradictions(row, record),
             *_static_contradictions(row, record),
-            *_timing_contradictions(row),
+            *_timing_contradictions(row, record),
         ):
             yield f"{row.id}: {said}"
     if record.run.base is not None or any(row.check == "identity" for row in record.rows):
@@ -95,7 +99,7 @@ def _static_contradictions(row: Row, record: Record) -> Iterator[str]:
         yield f"its costs give {reason}, it says {row.reason}"
 
 
-def _timing_contradictions(row: Row) -> Iterator[str]:
+def _timing_contradictions(row: Row, record: Record) -> Iterator[str]:
     """Say what a row of times lacks, or that its samples give another reason."""
     if row.timing is None:
         if row.check == "timing" and row.verdict in _GOOD:
@@ -104,9 +108,29 @@ def _timing_contradictions(row: Row) -> Iterator[str]:
     if row.check != "timing" or row.problem is None:
         yield "holds samples, but is no timing of a problem"
         return
+    if str(row.problem.shape) not in row.id:
+        yield f"holds samples of {row.problem.shape}"
+    if record.run.backend != "cuda" or record.environment.gpu is None:
+        yield "holds samples, but the run used no GPU"
+    if not _peak_is_possible(row.timing, row.problem.shape, row.target):
+        yield f"a peak of {row.timing.peak_flops:.4g} FLOP/s is not that of {row.target}"
     reason, _ = judge_timing(row.timing, row.problem.shape)
     if reason is not row.reason:
         yield f"its samples give {reason}, it says {row.reason}"
+
+
+def _peak_is_possible(timing: Timing, shape: Shape, target: str | None) -> bool:
+    """Say whether the clock that the peak stands for can be the highest of a GPU of `target`.
+
+    Rules may have moved the problem's SM count a little from the GPU's.
+    """
+    flops_a_clock = [facts.fp16_flops_a_clock for name, facts in SM_FACTS.items() if name == target]
+    looks = [look for state in timing.conditions for look in (state.before, state.after)]
+    seen_mhz = max((look.sm_mhz for look in looks), default=0)
+    return any(
+        0.9 * seen_mhz <= timing.peak_flops / (one * shape.sm_count) / 1e6 <= _HIGHEST_MHZ
+        for one in flops_a_clock
+    )
 
 
 def _comparison_contradictions(record: Record) -> Iterator[str]:

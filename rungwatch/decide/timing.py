@@ -11,8 +11,9 @@ distribution, and cuBLAS has two modes. Source: H. A. David, H. N. Nagaraja, Ord
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from statistics import fmean, median, stdev
 
 from rungwatch.decide.verdict import Reason
@@ -22,14 +23,18 @@ from rungwatch.record.model import Arm, Timing
 CONFIDENCE = 0.95
 # The fewest values whose smallest and largest enclose the median with that confidence.
 MIN_WORKERS = 6
-# cuBLAS picks one of two speeds a process, 7 % apart. A worker is in its fast mode where its
-# cuBLAS time, as a multiple of the kernel's, is within this of the lowest: clocks, which drift
-# from worker to worker, act on both.
-FAST_MODE_SHARE = 0.03
+# cuBLAS may pick one of two speeds, a process each: seen 7 % apart. They are told from the spread
+# of one by a gap of this much between the workers' ratios, and by as many workers on either side:
+# the ratio, since clocks drift from worker to worker and act on both arms.
+MODES_APART = 0.03
+MODE_WORKERS = 2
 # Below this many times the method's floor the launch is timed, not the kernel.
 LEAST_FLOORS = 2.0
 # Of this share of the workers the durations may still have drifted when the warm-up ended.
 MOST_UNSETTLED_SHARE = 0.25
+# No launch that ends by its deadline takes as long, and no matrix is as large.
+_LONGEST_NS = 1e12
+_LARGEST_SIZE = 10**7
 # What holds clocks down for the sake of the hardware. The power cap is no fault: it is how these
 # GPUs work under full load, and it acts on all arms of a round alike.
 SLOWDOWNS = frozenset(
@@ -85,8 +90,7 @@ def summarise(timing: Timing, shape: Shape) -> Summary:
     kernel_ns = {worker: median(samples) for worker, samples in kernel.items()}
     reference_ns = {worker: median(samples) for worker, samples in reference.items()}
     logs = {worker: _log_ratio(reference[worker], kernel[worker]) for worker in kernel}
-    limit = min(logs.values()) + math.log1p(FAST_MODE_SHARE)
-    fast = [worker for worker, value in logs.items() if value <= limit]
+    fast = _fast_mode(logs, reference_ns)
     typical_ns = median(kernel_ns.values())
     flops = _flops(shape)
     return Summary(
@@ -100,6 +104,18 @@ def summarise(timing: Timing, shape: Shape) -> Summary:
         tflops=flops / typical_ns / 1e3,
         peak_share=flops / (typical_ns * 1e-9) / timing.peak_flops,
     )
+
+
+def _fast_mode(logs: Mapping[int, float], reference_ns: Mapping[int, float]) -> list[int]:
+    """Return the workers in which cuBLAS was fast: all, where nothing shows two modes."""
+    ordered = sorted(logs, key=lambda worker: logs[worker])
+    for place in range(MODE_WORKERS, len(ordered) - MODE_WORKERS + 1):
+        fast, slow = ordered[:place], ordered[place:]
+        apart = logs[slow[0]] - logs[fast[-1]] > math.log1p(MODES_APART)
+        times = (median(reference_ns[worker] for worker in mode) for mode in (fast, slow))
+        if apart and next(times) < next(times):
+            return fast
+    return ordered
 
 
 def judge_timing(timing: Timing, shape: Shape) -> tuple[Reason, str]:
@@ -133,7 +149,7 @@ def rank_interval(values: Sequence[float]) -> tuple[float, float]:
     cut, outside = -1, 0
     for rank in range(count // 2):
         outside += math.comb(count, rank)
-        if 2 * outside > (1 - CONFIDENCE) * 2**count:
+        if 2 * outside > Fraction(1 - CONFIDENCE) * 2**count:
             break
         cut = rank
     return (ordered[cut], ordered[-1 - cut]) if cut >= 0 else (-math.inf, math.inf)
@@ -169,7 +185,18 @@ def _missing(timing: Timing) -> str | None:
 
 
 def _impossible(timing: Timing, shape: Shape) -> str | None:
-    """Say which value no time can have: 0, negative, no number, or above the GPU's peak."""
+    """Say which value can't be: no launch of this problem, or no time.
+
+    No time is 0, negative, no number, above the GPU's peak, or longer than any deadline.
+    """
+    launched = timing.launched
+    if (launched.n, launched.k, launched.sm_count) != (shape.n, shape.k, shape.sm_count):
+        return f"{launched} was launched for {shape}"
+    if not 1 <= shape.m <= launched.m <= _LARGEST_SIZE or max(shape.n, shape.k) > _LARGEST_SIZE:
+        return f"{launched} was launched for {shape}"
+    named = {arm.name: arm.artifact is not None for arm in timing.arms}
+    if named != {"kernel": True, "cublas": False}:
+        return "an artifact is named for cuBLAS, or none for the kernel"
     for what, value in (("floor_ns", timing.floor_ns), ("peak_flops", timing.peak_flops)):
         if not 0 < value < math.inf:
             return f"{what} is {value}"
@@ -177,7 +204,7 @@ def _impossible(timing: Timing, shape: Shape) -> str | None:
         least_ns = _flops(done) / timing.peak_flops * 1e9
         for worker, samples in _samples(_arm(timing, arm)).items():
             for sample in samples:
-                if not 0 < sample < math.inf:
+                if not 0 < sample < _LONGEST_NS:
                     return f"{arm}, worker {worker}: a sample of {sample} ns"
                 if sample < least_ns:
                     return (
@@ -197,9 +224,11 @@ def _throttled(timing: Timing) -> str | None:
 
 def _too_few(timing: Timing) -> str | None:
     workers = len(_arm(timing, "kernel").workers)
-    if workers >= MIN_WORKERS:
-        return None
-    return f"{workers} workers timed it, at least {MIN_WORKERS} are needed for an interval"
+    if workers < MIN_WORKERS:
+        return f"{workers} workers timed it, at least {MIN_WORKERS} are needed for an interval"
+    if timing.workers_asked is not None and workers < timing.workers_asked:
+        return f"{workers} of {timing.workers_asked} workers timed it, the others ended before"
+    return None
 
 
 def _launch_bound(timing: Timing, shape: Shape) -> str | None:

@@ -68,6 +68,7 @@ def _timing(order: Order, case: TimedCase, slot: int, told: list[Timed]) -> Timi
             Arm("cublas", None, _samples(told, CUBLAS)),
         ),
         conditions=tuple(one.conditions for one in told),
+        workers_asked=order.settings.workers,
     )
 
 

@@ -170,7 +170,8 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     what its rules allow; the reference ran the row's own. `cache` is what L2 held: nothing of the
     operands (cold), or what the run before left (warm). `floor_ns` is what the method reads for
     an interval with nothing in it: a duration near it says little. `peak_flops` is the most that
-    the GPU's tensor cores can do in a second, at its highest clock.
+    the GPU's tensor cores can do in a second, at its highest clock. `workers_asked` is how many
+    workers were to time it, None where that was not noted.
     """
 
     method: Literal["graph-events"]
@@ -180,6 +181,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peak_flops: float
     arms: tuple[Arm, ...]
     conditions: tuple[WorkerConditions, ...]
+    workers_asked: int | None = None
 
 
 class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

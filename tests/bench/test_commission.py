@@ -61,6 +61,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("kernels", "artifacts"):
         (tmp_path / name).mkdir()
+    (tmp_path / "kernels" / "one.py").write_text("PROTOCOL = 1\n")
     answers = dict.fromkeys(("doctor.json", "matrix.json", "bench.json", "noise.json"), (GOOD, 0))
     started = []
 
@@ -143,3 +144,19 @@ def test_an_interrupt_ends_it(machine):
     answers["matrix.json"] = (None, 130)
     assert commission() == 130
     assert len(started) == 2
+
+
+@pytest.mark.parametrize("out", ["kernels/one.py/report", "kernels/one.py"])
+def test_a_folder_that_can_not_be_made_is_wrong_usage(machine, capsys, out):
+    _, started = machine
+    assert commission("commission", "--artifacts", "artifacts", "--out", out) == 2
+    assert "--out" in capsys.readouterr().err
+    assert started == []
+
+
+def test_without_kernels_nothing_is_begun(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "artifacts").mkdir()
+    assert commission() == 2
+    assert "kernels" in capsys.readouterr().err
+    assert not (tmp_path / "report").exists()

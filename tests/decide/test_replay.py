@@ -7,7 +7,7 @@ from rungwatch.decide.replay import replay
 from rungwatch.decide.settings import DEFAULT_STATIC, Settings
 from rungwatch.decide.verdict import Reason, Verdict, verdict_of
 from rungwatch.declare.problem import Problem
-from rungwatch.record.model import Record, Row, Side, Timing
+from rungwatch.record.model import Gpu, Record, Row, Side, Timing
 
 from ..explain.factory import compared, race, record, row, side, static_row, stripe
 from .test_timing import GOOD as SOUND
@@ -96,12 +96,20 @@ def test_thresholds_in_the_record_are_those_that_count() -> None:
 
 
 def timed(reason: Reason, timing: Timing | None, **fields: object) -> Record:
-    """Return the record of a benchmark with one row."""
-    return record(row("step9", "timing", reason, problem=TIMED, timing=timing, **fields))
+    """Return the record of a benchmark with one row, on an H200."""
+    made = record(row("step9", "timing", reason, problem=TIMED, timing=timing, **fields))
+    [only] = made.rows
+    return replace(
+        made,
+        run=replace(made.run, backend="cuda"),
+        environment=replace(made.environment, gpu=Gpu("NVIDIA H200", "580")),
+        rows=(replace(only, target="sm_90a"),),
+    )
 
 
 TIMED = Problem(SHAPE, "normal")
 BROKEN = replace(SOUND, floor_ns=0.0)
+RUN_ON_CPU = record().run
 
 
 @pytest.mark.parametrize(
@@ -121,6 +129,11 @@ def test_samples_give_the_reason_of_their_row(reason: Reason, timing: Timing | N
         (timed(Reason.IDENTICAL, SOUND), "timing can't give identical"),
         (edited(timed(Reason.OK, SOUND), 0, problem=None), "no timing of a problem"),
         (edited(timed(Reason.OK, SOUND), 0, check="numerics"), "no timing of a problem"),
+        (edited(timed(Reason.OK, SOUND), 0, target="sm_100a"), "is not that of sm_100a"),
+        (timed(Reason.OK, replace(SOUND, peak_flops=1e16)), "is not that of sm_90a"),
+        (timed(Reason.OK, replace(SOUND, peak_flops=8e14)), "is not that of sm_90a"),
+        (edited(timed(Reason.OK, SOUND), 0, id="step9-1x1x1-sm132-timing"), "holds samples of"),
+        (replace(timed(Reason.OK, SOUND), run=RUN_ON_CPU), "the run used no GPU"),
     ],
 )
 def test_a_timing_row_that_its_samples_do_not_bear_is_invalid(record: Record, said: str) -> None:

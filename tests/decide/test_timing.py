@@ -192,6 +192,36 @@ def test_what_is_worse_is_said_first() -> None:
     assert [found for found, _ in steps] == [wanted for _, wanted in steps]
 
 
+SWAPPED = tuple(
+    replace(one, name=name) for one, name in zip(GOOD.arms, ("cublas", "kernel"), strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        replace(GOOD, launched=replace(SHAPE, k=64)),
+        replace(GOOD, launched=replace(SHAPE, m=128)),
+        replace(GOOD, arms=SWAPPED),
+        with_samples(1e308, 1e308, 1e308),
+    ],
+)
+def test_what_no_run_can_give_is_implausible(forged: Timing) -> None:
+    assert reason(forged) is Reason.IMPLAUSIBLE
+
+
+def test_sizes_that_no_matrix_has_are_implausible() -> None:
+    huge = replace(SHAPE, m=10**400)
+    assert reason(replace(GOOD, launched=huge), huge) is Reason.IMPLAUSIBLE
+
+
+def test_workers_that_are_missing_leave_it_undecided() -> None:
+    assert reason(replace(GOOD, workers_asked=WORKERS)) is Reason.OK
+    found, words = judge_timing(replace(GOOD, workers_asked=WORKERS + 1), SHAPE)
+    assert found is Reason.TOO_FEW_WORKERS
+    assert f"{WORKERS} of {WORKERS + 1}" in words
+
+
 class TestSummary:
     """The numbers are those that a person would work out by hand."""
 
@@ -236,9 +266,23 @@ class TestSummary:
         assert found.ratio_fast.high == pytest.approx(1.0)
         assert found.ratio.high == pytest.approx(193 / 179)
 
-    def test_three_percent_is_still_the_fast_mode(self) -> None:
-        cublas = [(200_000.0,)] * 6 + [(205_999.0,)] * 3 + [(206_001.0,)] * 3
-        assert summarise(timing([(200_000.0,)] * 12, cublas), SHAPE).fast_workers == 9
+    @pytest.mark.parametrize(
+        "cublas",
+        [
+            [200_000.0] * 6 + [205_999.0] * 6,  # too near for two modes
+            [188_000.0] + [200_000.0] * 11,  # one worker alone is no mode
+            [200_000.0] * 11 + [214_000.0],
+            [200_000.0 + 2_000 * i for i in range(12)],  # wide, without a gap
+        ],
+    )
+    def test_what_is_no_second_mode(self, cublas: list[float]) -> None:
+        found = summarise(timing([(200_000.0,)] * 12, [(ns,) for ns in cublas]), SHAPE)
+        assert found.fast_workers == 12
+        assert found.ratio_fast == found.ratio
+
+    def test_a_kernel_with_two_speeds_is_no_mode_of_cublas(self) -> None:
+        kernel = [(200_000.0,)] * 8 + [(214_000.0,)] * 4
+        assert summarise(timing(kernel, [(210_000.0,)] * 12), SHAPE).fast_workers == 12
 
     def test_clocks_that_drift_are_no_mode(self) -> None:
         """Both arms of a worker run at the same clock: all of these are in one mode."""
@@ -247,6 +291,9 @@ class TestSummary:
         found = summarise(timing(kernel, cublas), SHAPE)
         assert found.fast_workers == 12
         assert found.ratio_fast.low == pytest.approx(1.05)
+
+    def test_many_workers_have_an_interval(self) -> None:
+        assert rank_interval([0.0] * 2000) == (0.0, 0.0)
 
     def test_one_worker_has_no_interval(self) -> None:
         found = summarise(timing([(200_000.0,)], [(220_000.0,)]), SHAPE)
