@@ -8,7 +8,9 @@ import click
 
 from rungwatch.backends.cuda.artifacts import ArtifactFolder
 from rungwatch.backends.cuda.backend import CudaBackend
+from rungwatch.backends.cuda.facts import DeviceFacts
 from rungwatch.backends.job import BackendUnavailableError
+from rungwatch.bench.fitness import fitness_row
 from rungwatch.bench.plan import Asked, plan_bench
 from rungwatch.bench.rows import Rerun
 from rungwatch.bench.session import time_all
@@ -130,12 +132,16 @@ def bench(
     rerun = Rerun(artifacts.resolve().name, cache, twice)
     plan = plan_bench(subjects, asked, _sm_counts(device), rerun, gpu_required=gpu_required())
     settings = MeasureSettings(workers=workers, cache=cache)
+    # Before the first launch: what is on the GPU now is not ours.
+    fitness = [fitness_row()] if isinstance(device.device, DeviceFacts) else []
     with TimingProgress(None, progress_console()) as progress:
 
         def timed(cases: Sequence[TimedCase], folder: ArtifactFolder) -> list[Measured]:
             return measure(cases, folder, settings, progress.update)
 
         rows = [*plan.rows, *time_all(plan.cases, device, rerun, timed, twice=twice)]
+    if any(row.timing is not None for row in rows):
+        rows += fitness
     record = make_record(
         rows, clock, backend="cuda", revision=revision_of(root, device), gpu=gpu_of(device)
     )

@@ -77,6 +77,9 @@ class Device(Protocol):
     def check(self, slot: int) -> str | None:
         """Run a kernel once on poisoned D; say how D differs from cuBLAS's, None where it fits."""
 
+    def check_again(self, slot: int) -> str | None:
+        """Do so once more after the timing: a kernel may be right once and no more."""
+
     def place(self) -> None:
         """Move the buffers of the group to other memory, with the same inputs in them."""
 

@@ -83,28 +83,23 @@ class GpuDevice:
         self._kernels.clear()
         self._allocate()
         self._fill()
-        a = self._a[: group.shape.m]
-        self._wanted = self._cublas.matrix(group.shape.m, group.shape.n)
-        self._cublas.multiply(a, self._b, self._wanted)
-        self._magnitude = self._cublas.magnitude(a, self._b)
+        self._refer()
         self._driver.wait(self._cublas.stream)
 
     def check(self, slot: int) -> str | None:
-        """Run a kernel once, on inputs that no other kernel had, and compare."""
-        self._fill()
-        self._cublas.poison(self._d)
-        self._driver.wait(self._cublas.stream)
-        self._running.slot = slot
+        """Load a kernel, run it once, and compare."""
         artifact = self._group.case(slot).artifact
         plan = decode_plan(self._folder.plan(artifact).read_bytes())
         cubin = self._folder.cubin(artifact).read_bytes()
+        self._running.slot = slot
         self._kernels[slot] = launch.load(self._driver, cubin, plan)
         self._bind(slot)
-        self._launch(slot)
-        self._driver.wait(self._cublas.stream)
         self._running.rest()
-        actual = self._d[: self._group.shape.m]
-        return self._cublas.difference(actual, self._wanted, self._magnitude, self._group.shape.k)
+        return self._compared(slot)
+
+    def check_again(self, slot: int) -> str | None:
+        """Run a kernel once more, as it is loaded and placed, and compare."""
+        return self._compared(slot)
 
     def place(self) -> None:
         """Allocate anew while the old buffers, and a spacer, still hold their places."""
@@ -146,6 +141,27 @@ class GpuDevice:
         """Give the buffers back."""
         self._a = self._b = self._d = self._wanted = self._magnitude = None
         self._cublas.give_back()
+
+    def _compared(self, slot: int) -> str | None:
+        """Run a kernel on inputs that no other kernel had and a poisoned D, and compare."""
+        self._fill()
+        if self._wanted is None:
+            self._refer()
+        self._cublas.poison(self._d)
+        self._driver.wait(self._cublas.stream)
+        self._running.slot = slot
+        self._launch(slot)
+        self._driver.wait(self._cublas.stream)
+        self._running.rest()
+        actual = self._d[: self._group.shape.m]
+        return self._cublas.difference(actual, self._wanted, self._magnitude, self._group.shape.k)
+
+    def _refer(self) -> None:
+        """Have cuBLAS multiply the inputs: what a kernel's D is compared with."""
+        a = self._a[: self._group.shape.m]
+        self._wanted = self._cublas.matrix(self._group.shape.m, self._group.shape.n)
+        self._cublas.multiply(a, self._b, self._wanted)
+        self._magnitude = self._cublas.magnitude(a, self._b)
 
     def _allocate(self) -> None:
         shape, rows = self._group.shape, self._group.rows

@@ -1,5 +1,6 @@
 """Measure cases on this machine's GPU: the parent, which never touches the GPU itself."""
 
+import fcntl
 import sys
 import tempfile
 import threading
@@ -16,6 +17,7 @@ from rungwatch.backends.cuda.device_check import find_device, target_of, worker_
 from rungwatch.backends.ending import failure_of
 from rungwatch.backends.job import BackendUnavailableError, Failure, Job, KernelSource, Tool
 from rungwatch.backends.supervise import Limits, supervise
+from rungwatch.cache import cache_dir
 from rungwatch.declare.protocol import Target
 from rungwatch.measure import budget
 from rungwatch.measure.collect import Measured, collect
@@ -26,6 +28,7 @@ __all__ = ["Measured", "Progress", "measure"]
 
 # What runs as the fork server.
 SERVER = "rungwatch.measure.server"
+_LOCK_FILE = "measuring.lock"
 _LOOK_S = 0.5
 
 # Told how many groups all workers have timed together, and how many there are; from a thread.
@@ -44,8 +47,19 @@ def measure(
     was built for, so that one may be timed twice under two names.
 
     Raises:
-        BackendUnavailableError: the GPU, torch or NVML can't be used; one line.
+        BackendUnavailableError: the GPU, torch or NVML can't be used, or another run measures
+            here; one line.
     """
+    with _alone():
+        return _measure(cases, artifacts, settings, progress)
+
+
+def _measure(
+    cases: Sequence[TimedCase],
+    artifacts: ArtifactFolder,
+    settings: MeasureSettings,
+    progress: Progress,
+) -> list[Measured]:
     target = target_of(find_device())
     answers: dict[TimedCase, Measured] = {}
     found: dict[TimedCase, Artifact] = {}
@@ -61,6 +75,25 @@ def measure(
             _fill(folder, order, found.values())
             answers |= _run(order, folder, progress)
     return [answers[case] for case in cases]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other measurements of this user away: each would slow the other down.
+
+    Raises:
+        BackendUnavailableError: there is one.
+    """
+    folder = cache_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK_FILE).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BackendUnavailableError(
+                "another rungwatch times kernels on this machine: run this again after it"
+            ) from None
+        yield
 
 
 def _artifact_of(case: TimedCase, artifacts: ArtifactFolder, target: Target) -> Artifact:

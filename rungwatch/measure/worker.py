@@ -7,7 +7,7 @@ wrong is never timed. Then all are timed in rounds, each thing once a round, in 
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rungwatch.backends.cuda.errors import CudaError, failure_of
@@ -16,7 +16,7 @@ from rungwatch.measure import budget
 from rungwatch.measure.child import Tell
 from rungwatch.measure.device import Device, MakeDevice, Running
 from rungwatch.measure.messages import Entered, Lost, Refused, Timed
-from rungwatch.measure.order import CUBLAS, NOTHING, Group, MeasureFolder, Order
+from rungwatch.measure.order import CUBLAS, FIRST_KERNEL, NOTHING, Group, MeasureFolder, Order
 from rungwatch.record.model import WorkerConditions
 
 type Samples = dict[int, list[float]]
@@ -85,14 +85,16 @@ class _Group:
     def _is_right(self, slot: int) -> bool:
         if (self._index, slot) in self._task.left_out:
             return False
-        case = self._group.case(slot)
-        self._enter(f"check of {case.kernel}", budget.launch_deadline_s(case.launched))
-        wrong = self._device.check(slot)
-        if wrong is None:
-            return True
-        failure = JobFailure(Failure.NUMERICS, Stage.RUN, wrong)
-        self._tell(Refused(self._task.worker, self._index, slot, failure))
-        return False
+        return self._agrees(slot, f"check of {self._group.case(slot).kernel}", self._device.check)
+
+    def _agrees(self, slot: int, what: str, check: Callable[[int], str | None]) -> bool:
+        """Say whether a kernel's D is cuBLAS's; where it is not, tell so."""
+        self._enter(what, budget.launch_deadline_s(self._group.case(slot).launched))
+        wrong = check(slot)
+        if wrong is not None:
+            failure = JobFailure(Failure.NUMERICS, Stage.RUN, wrong)
+            self._tell(Refused(self._task.worker, self._index, slot, failure))
+        return wrong is None
 
     def _time(self, slots: tuple[int, ...]) -> None:
         shape, device = self._group.shape, self._device
@@ -109,6 +111,9 @@ class _Group:
             for slot, taken in self._timed_rounds(slots, rounds.each).items():
                 samples[slot] += taken
         state = WorkerConditions(self._task.worker, before, device.conditions(), settled)
+        for slot in slots[FIRST_KERNEL:]:
+            what = f"check of {self._group.case(slot).kernel} after its timing"
+            self._agrees(slot, what, device.check_again)
         self._tell(
             Timed(
                 self._index,

@@ -12,6 +12,7 @@ from rungwatch.artifact.store import Store
 from rungwatch.backends.cuda.backend import CudaBackend
 from rungwatch.backends.cuda.facts import DeviceFacts
 from rungwatch.backends.job import BackendUnavailableError, Failure, JobFailure, Stage
+from rungwatch.bench.fitness import fitness_row
 from rungwatch.bench.plan import Asked, plan_bench
 from rungwatch.bench.rows import Rerun
 from rungwatch.cli.app import app
@@ -19,6 +20,7 @@ from rungwatch.decide.verdict import Reason
 from rungwatch.declare.problem import Shape
 from rungwatch.declare.registry import discover
 from rungwatch.declare.subject import from_file
+from rungwatch.doctor.finding import Activity, trouble
 from rungwatch.measure.session import Measured
 from rungwatch.record.model import decode
 from rungwatch.trusted.matrix import TimedSet
@@ -50,6 +52,7 @@ def project(tmp_path, monkeypatch):
     # The artifact is a stand-in that fits none of these shapes; nothing is launched.
     monkeypatch.setattr("rungwatch.backends.cuda.artifacts.require_loadable", lambda *_: None)
     monkeypatch.setattr("rungwatch.cli.bench.measure", fake_measure)
+    monkeypatch.setattr("rungwatch.cli.bench.fitness_row", lambda: fitness_row(lambda: ()))
     return tmp_path
 
 
@@ -225,3 +228,24 @@ def test_what_bench_asks_for_is_what_build_builds(project):
     assert set(built) == {case.launched for case in plan.cases}
     below = Wanted(("bench",), (), None).shapes_of(subject.declaration, "sm_90a", is_top=False)
     assert below == [Shape(4096, 4096, 4096, 132)]
+
+
+def test_times_of_an_unfit_machine_are_no_pass(project, monkeypatch):
+    busy = trouble("gpu-use", "another process uses the GPU", "wait", (Activity.MEASURE,))
+    monkeypatch.setattr("rungwatch.cli.bench.fitness_row", lambda: fitness_row(lambda: (busy,)))
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "--artifacts", "artifacts", "--json", "unfit.json"])
+    assert ended.value.code == 4
+    last = decode(Path("unfit.json").read_bytes()).rows[-1]
+    assert (last.reason, last.check) == (Reason.MACHINE_UNFIT, "doctor")
+    assert "another process uses the GPU" in last.message
+
+
+def test_a_fit_machine_alone_is_no_measurement(project, monkeypatch):
+    """A row that says that the machine is fit must not be all that a run passes by."""
+    shutil.rmtree("artifacts")
+    Path("artifacts").mkdir()
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "--artifacts", "artifacts", "--json", "none.json"])
+    assert ended.value.code == 4
+    assert all(row.check == "timing" for row in decode(Path("none.json").read_bytes()).rows)

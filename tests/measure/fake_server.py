@@ -79,6 +79,10 @@ class FakeDevice:
         self._running.rest()
         return "3 elements of D differ" if name == "wrong" else None
 
+    def check_again(self, slot: int) -> str | None:
+        self.calls.append(f"check {slot} again")
+        return "2 elements of D differ" if self._name(slot) == "wrong-later" else None
+
     def place(self) -> None:
         assert self.open_captures == 0
         self.calls.append("place")

@@ -43,8 +43,13 @@ def artifacts(tmp_path: Path) -> ArtifactFolder:
 
 
 @pytest.fixture
-def run(artifacts: ArtifactFolder, monkeypatch: pytest.MonkeyPatch) -> Measure:
+def run(
+    artifacts: ArtifactFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Measure:
     """Measure kernels of these names, each as (name, shape) or a name for the small shape."""
+    monkeypatch.setenv("RUNGWATCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(session, "find_device", lambda: FACTS)
     monkeypatch.setattr(session, "SERVER", "fake_server")
     inherited = os.environ.get("PYTHONPATH", "")
@@ -118,6 +123,7 @@ def test_every_case_is_timed_in_every_worker(run: Measure) -> None:
         ("late-fault", Failure.EXECUTION, "CUDA_ERROR_LAUNCH_FAILED"),
         ("refused", Failure.ARTIFACT_REFUSED, "CUDA_ERROR_INVALID_IMAGE"),
         ("crash", Failure.WORKER_DIED, "check of crash, signal SIGABRT"),
+        ("wrong-later", Failure.NUMERICS, "2 elements of D differ"),
         ("late-crash", Failure.WORKER_DIED, "first round, exit code 3"),
         ("wrong", Failure.NUMERICS, "3 elements of D differ"),
     ],
@@ -169,6 +175,12 @@ def test_a_group_that_no_worker_comes_back_from_is_given_up(
     assert reason is expected
     assert said in message
     assert workers_of(found["one", LARGE]) == list(range(WORKERS))
+
+
+def test_two_do_not_measure_at_once(run: Measure) -> None:
+    with session._alone(), pytest.raises(BackendUnavailableError, match="another rungwatch"):
+        run("one")
+    assert judged(run("one")["one", SMALL]) is Reason.OK
 
 
 def test_a_worker_that_is_lost_once_is_missing(run: Measure) -> None:
