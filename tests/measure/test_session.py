@@ -43,13 +43,8 @@ def artifacts(tmp_path: Path) -> ArtifactFolder:
 
 
 @pytest.fixture
-def run(
-    artifacts: ArtifactFolder,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Measure:
+def run(artifacts: ArtifactFolder, monkeypatch: pytest.MonkeyPatch) -> Measure:
     """Measure kernels of these names, each as (name, shape) or a name for the small shape."""
-    monkeypatch.setenv("RUNGWATCH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr(session, "find_device", lambda: FACTS)
     monkeypatch.setattr(session, "SERVER", "fake_server")
     inherited = os.environ.get("PYTHONPATH", "")
