@@ -10,9 +10,9 @@ from rungwatch.backends.cuda.device_check import (
     COMPUTE_CAPABILITY_OF,
     LEAST_FREE_BYTES,
     OLDEST_CUDA,
+    known_target,
 )
 from rungwatch.backends.cuda.facts import DeviceFacts
-from rungwatch.declare.protocol import Target
 from rungwatch.doctor.facts import Facts, Variables
 from rungwatch.doctor.finding import ON_GPU, Activity, Finding, note, ok, trouble
 from rungwatch.doctor.host import gigabytes, not_installed, pip_install
@@ -32,14 +32,6 @@ def judge_device(facts: Facts) -> Iterator[Finding]:
     yield _torch(facts)
     yield _sanitizer(facts)
     yield from _variables(facts.variables)
-
-
-def target_of(device: DeviceFacts) -> Target | None:
-    """Return the target that a GPU runs, None where kernels have no such target."""
-    for target, capability in COMPUTE_CAPABILITY_OF.items():
-        if capability == device.compute_capability:
-            return target
-    return None
 
 
 def _device(facts: Facts) -> Iterator[Finding]:
@@ -63,7 +55,7 @@ def _device(facts: Facts) -> Iterator[Finding]:
 def _target(device: DeviceFacts) -> Finding:
     major, minor = device.compute_capability
     capability = f"compute capability {major}.{minor}"
-    if (target := target_of(device)) is not None:
+    if (target := known_target(device)) is not None:
         seen = f"{device.name}, {device.sm_count} SMs, {capability}: {target}"
         return ok("gpu", seen, ON_GPU)
     known = ", ".join(

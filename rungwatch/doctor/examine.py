@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from rungwatch.backends.cuda.device_check import known_target
 from rungwatch.doctor.collect import collect
-from rungwatch.doctor.device import judge_device, target_of
+from rungwatch.doctor.device import judge_device
 from rungwatch.doctor.facts import Facts
 from rungwatch.doctor.finding import EVERYTHING, ON_CPU, Activity, Finding
 from rungwatch.doctor.host import judge_artifacts, judge_host
@@ -24,7 +25,7 @@ def judge(facts: Facts) -> tuple[Finding, ...]:
     if facts.artifacts is not None:
         device = facts.gpu.device
         found.append(
-            judge_artifacts(facts.artifacts, None if device is None else target_of(device))
+            judge_artifacts(facts.artifacts, None if device is None else known_target(device))
         )
     return tuple(found)
 

@@ -1,6 +1,5 @@
 """Measuring on this machine's GPU: samples are sane, and what goes wrong is named."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ from rungwatch.artifact.manifest import MANIFEST_FILE, Item, Manifest, encode_ma
 from rungwatch.artifact.plan import LaunchPlan, Pointer, Scalar
 from rungwatch.artifact.store import Store
 from rungwatch.backends.cuda.artifacts import ArtifactFolder
-from rungwatch.backends.cuda.backend import CudaBackend
-from rungwatch.backends.job import BackendUnavailableError, Failure
+from rungwatch.backends.job import Failure
 from rungwatch.decide.verdict import Reason
 from rungwatch.declare.problem import Shape
 from rungwatch.measure.order import MeasureSettings, TimedCase
@@ -38,19 +36,8 @@ EXTRA = {
 }
 
 
-@pytest.fixture(scope="module")
-def target() -> str:
-    """Return what the GPU runs; without one the tests are skipped, unless one is required."""
-    try:
-        return CudaBackend(Path("/nowhere")).target()
-    except BackendUnavailableError as error:
-        if os.environ.get("RUNGWATCH_REQUIRE_GPU") == "1":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
-
-
 def run(
-    folder: Path, target: str, *kernels: str, asked: Shape = SHAPE, cache: str = "cold"
+    folder: Path, device_target: str, *kernels: str, asked: Shape = SHAPE, cache: str = "cold"
 ) -> dict[str, Measured]:
     """Time the controls of these names, in three workers."""
     store = Store(folder)
@@ -70,8 +57,8 @@ def run(
                 *(Scalar(dtype="int32", value=value) for value in (SHAPE.m, SHAPE.n, SHAPE.k)),
             ),
         )
-        identity = store.put(Artifact(compiled(source, target)[0], plan))
-        items.append(Item(kernel, "hash", SHAPE, target, identity, "code", Reason.OK, ""))  # type: ignore[arg-type]
+        identity = store.put(Artifact(compiled(source, device_target)[0], plan))
+        items.append(Item(kernel, "hash", SHAPE, device_target, identity, "code", Reason.OK, ""))  # type: ignore[arg-type]
         cases.append(TimedCase(kernel, identity, asked, SHAPE))
     (folder / MANIFEST_FILE).write_bytes(encode_manifest(Manifest(None, {}, tuple(items))))
     settings = MeasureSettings(WORKERS, 10, cache)  # type: ignore[arg-type]
@@ -94,15 +81,15 @@ def require_timed(measured: Measured) -> None:
 
 
 @pytest.mark.parametrize("cache", ["cold", "warm"])
-def test_right_kernels_are_timed(tmp_path: Path, target: str, cache: str) -> None:
-    for measured in run(tmp_path, target, "right", "other", cache=cache).values():
+def test_right_kernels_are_timed(tmp_path: Path, device_target: str, cache: str) -> None:
+    for measured in run(tmp_path, device_target, "right", "other", cache=cache).values():
         require_timed(measured)
         assert measured.timing is not None
         assert measured.timing.cache == cache
 
 
-def test_a_padded_problem(tmp_path: Path, target: str) -> None:
-    require_timed(run(tmp_path, target, "right", asked=replace(SHAPE, m=1))["right"])
+def test_a_padded_problem(tmp_path: Path, device_target: str) -> None:
+    require_timed(run(tmp_path, device_target, "right", asked=replace(SHAPE, m=1))["right"])
 
 
 @pytest.mark.parametrize(
@@ -116,9 +103,9 @@ def test_a_padded_problem(tmp_path: Path, target: str) -> None:
     ],
 )
 def test_a_kernel_that_goes_wrong_is_named_and_the_rest_go_on(
-    tmp_path: Path, target: str, kernel: str, expected: Failure, said: str
+    tmp_path: Path, device_target: str, kernel: str, expected: Failure, said: str
 ) -> None:
-    found = run(tmp_path, target, "right", kernel)
+    found = run(tmp_path, device_target, "right", kernel)
     failure = found[kernel].failure
     assert failure is not None
     assert failure.failure is expected

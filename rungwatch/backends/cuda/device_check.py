@@ -56,6 +56,14 @@ def find_device() -> DeviceFacts:
     return found.facts
 
 
+def known_target(facts: DeviceFacts) -> Target | None:
+    """Return the target of a GPU's compute capability, None where kernels have no such target."""
+    for target, capability in COMPUTE_CAPABILITY_OF.items():
+        if capability == facts.compute_capability:
+            return target
+    return None
+
+
 def target_of(facts: DeviceFacts) -> Target:
     """Return the target that this GPU runs.
 
@@ -63,12 +71,8 @@ def target_of(facts: DeviceFacts) -> Target:
         BackendUnavailableError: kernels have no such target, the driver is too old, or the
             memory is in use.
     """
-    targets = [
-        target
-        for target, capability in COMPUTE_CAPABILITY_OF.items()
-        if capability == facts.compute_capability
-    ]
-    if not targets:
+    target = known_target(facts)
+    if target is None:
         known = ", ".join(
             f"{name} needs {major}.{minor}"
             for name, (major, minor) in COMPUTE_CAPABILITY_OF.items()
@@ -88,7 +92,7 @@ def target_of(facts: DeviceFacts) -> Target:
             f" are free, at least {LEAST_FREE_BYTES / _GIB:.0f} is needed: nvidia-smi names who"
             " uses it"
         )
-    return targets[0]
+    return target
 
 
 def worker_environment(temporary: Path) -> dict[str, str]:

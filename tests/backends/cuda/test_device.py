@@ -15,7 +15,6 @@ from rungwatch.backends.cuda.backend import CudaBackend
 from rungwatch.backends.exchange import read_arrays
 from rungwatch.backends.job import (
     SANITIZERS,
-    BackendUnavailableError,
     Failure,
     Job,
     JobResult,
@@ -50,17 +49,6 @@ EXTRA = {
     # Half a warp names the other half in its mask, and not itself.
     "unmasked": "if (threadIdx.x % 32 < 16) __syncwarp(0xffff0000u); shared[threadIdx.x] = 1;",
 }
-
-
-@pytest.fixture(scope="module")
-def device_target() -> str:
-    """Return what the GPU runs; without one the tests are skipped, unless one is required."""
-    try:
-        return CudaBackend(Path("/nowhere")).target()
-    except BackendUnavailableError as error:
-        if os.environ.get("RUNGWATCH_REQUIRE_GPU") == "1":
-            pytest.fail(str(error))
-        pytest.skip(str(error))
 
 
 def run(folder: Path, target: str, kernel: str, *inputs: str, tool: Tool) -> JobResult:
