@@ -5,32 +5,40 @@ Adds      Nothing new moves data or multiplies: this is step 9 with what a libra
             there are places in whole waves, some 8 columns narrower than others. At 8192^3 and
             132 SMs a row of tiles is 33 tiles, not 32, and no SM idles in the last wave.
           * The writeback overlaps the next tile: the accumulator is rounded to fp16 in registers,
-            and 64 columns leave behind each of the next tile's first k tiles.
+            and 64 columns leave behind each of the next tile's first k tiles. The last tile of a
+            CTA leaves through the ring, which is idle by then: no warp waits for a buffer.
           * A tile begins where the last one ended: k runs forward and back in turn, and so do the
             columns of one group of rows and of the next. L2 still holds what is read first.
+          * L2 is told of the first k tile before the set-up; TMA would ask for it behind that and
+            behind its tensor maps.
           * Clusters meet by a relaxed barrier at the start (the mbarriers' init has its own fence),
             and not at all at the end: the producer waits until all its signals have come.
+          * Few tensor maps. Each place in the text that copies has its own, fetched at the start
+            even if it is never reached, so a shape's program holds only the places it needs.
 Roles     In each CTA:
-          WG0 warp 0  TMA producer: one thread loads 128 rows of A, and its share of B for the
+          WG0 warp 0  TMA producer: one thread loads the CTA's rows of A, and its share of B for the
                       whole cluster.
           WG1, WG2    consumers of 64 rows each: wgmma from the ring into registers, then the
                       writeback in chunks of 64 columns, two of which may be on their way. Columns
-                      beyond the last whole chunk are stored from registers.
+                      beyond the last whole chunk are stored from registers. Where M is no multiple
+                      of 128 there is one consumer, and the tile has 64 rows.
 MMA       One wgmma of 64 x width x 16 a consumer, 4 times a k tile: one group a k tile, of which
           one is in flight while the next is issued.
 Barriers  tma2mma  one mbarrier a stage in each CTA, 1 arrival (its producer's, with the bytes
-                   expected) + the bytes by TMA, its peer's share of B among them; both consumers
+                   expected) + the bytes by TMA, its peer's share of B among them; all consumers
                    wait: the stage is full.
           mma2tma  one mbarrier a stage in each CTA, an arrival of each consumer warp of the
                    cluster; the producer waits.
           Who waits for something to become free starts at phase 1: the first round passes.
-          Named barriers 10 and 11 keep WG1 and WG2 each together around its D staging.
-SMEM      1,024 B barriers + ring + D 2 x 2 x 8,192. A stage is A 16,384 + B 128 x width; the ring
-          has as many as fit, 8 at most: 4 of 256 columns are 230,400 B of 232,448 in all.
+          Named barriers 10 and 11 keep WG1 and WG2 each together around its D staging, and before
+          its last tile goes through the ring.
+SMEM      1,024 B barriers + ring + D 2 x 2 x 8,192 where tiles overlap. A stage is 128 bytes for
+          each row of A and B; the ring has as many as fit, 16 at most. 4 stages of 128 x 256 and D
+          are 230,400 B of 232,448 in all.
 Registers 384 threads begin with 168 each. Where tiles overlap the producer's warpgroup gives up
           all but 40, so that each consumer may take 232: 128 accumulators and 64 pairs of fp16.
 Source    Own implementation; what was measured on the way is in docs/hopper-tuning.md. PTX ISA,
-          chapters on wgmma, mbarrier, stmatrix, setmaxnreg and cp.async.bulk.tensor.
+          chapters on wgmma, mbarrier, stmatrix, setmaxnreg, prefetch and cp.async.bulk.tensor.
 """
 
 from typing import NamedTuple
@@ -41,16 +49,15 @@ from tvm.backend.cuda.tile_primitive.tma_utils import SwizzleMode, mma_shared_la
 from tvm.script import tirx as T
 from tvm.script.tirx import tile as Tx
 
-BLK_M, BLK_K = 128, 64
+BLK_K = 64
 WIDEST, NARROWEST, STEP_N = 256, 24, 8  # columns of a tile; wgmma takes multiples of 8
-CONSUMERS = 2
 CHUNK_N = 64  # columns of D that pass through SMEM at a time
 D_BUFFERS = 2  # chunks of a consumer that SMEM holds
 L2_GROUPS = (8, 4, 2, 1)  # rows of tiles that are worked through together: the first that divides
-MOST_STAGES = 8
+MOST_STAGES = 16  # of small tiles; what a stream of weights needs to hide the way to DRAM
+STRIP = 16  # rows of a consumer warp
 SMEM_BYTES = 232_448  # all that a CTA may have
 BARRIER_BYTES = 1024  # the ring starts behind them
-CONSUMER_WARPS = CONSUMERS * 4
 WRITEBACK_BARRIER = 10  # named barrier of WG1, WG2 has the next; 0 is the CTA barrier
 PRODUCER_REGS, CONSUMER_REGS = 40, 232
 WGMMA_M, WGMMA_K = 64, 16
@@ -58,10 +65,9 @@ WGMMA_MODES = (1, 1, 0, 0)  # neither operand is negated, both are K-major
 # Matrix descriptors count in units of 16 bytes. Here: no leading dimension (1), eight rows of
 # 128 bytes are 64 units, swizzle of 128 bytes (3).
 K_MAJOR_128B = (1, 64, 3)
-A_STAGE_UNITS = BLK_M * BLK_K * 2 // 16
 K_UNITS = WGMMA_K * 2 // 16
-# A k tile of w columns moves 32 KiB + 384 w bytes through SMEM (TMA writes A and B, each consumer
-# reads its half of A and all of B): at 128 bytes a cycle that never takes less than its MMAs.
+# TMA writes the rows of A and B of a k tile to SMEM, and each consumer reads its rows of A and all
+# of B: at 128 bytes a cycle that never takes less than its MMAs.
 SMEM_BYTES_A_CYCLE = 128
 TILE_CYCLES = 2000  # what a tile costs besides
 SMALL_TILE = 64  # up to this width a cluster costs more than its shared loads save
@@ -80,7 +86,7 @@ KERNEL = {
     "l2_group": 8,
     "persistent": True,
     "rules": {
-        "M": {"multiple_of": 128, "min": 128},
+        "M": {"multiple_of": 64, "min": 64},
         "N": {"multiple_of": 64, "min": 64},
         "K": {"multiple_of": 64, "min": 64},
         "sm_count": {"multiple_of": 2, "min": 2},
@@ -101,32 +107,44 @@ class Division(NamedTuple):
     narrow: int
 
 
+def consumers_of(M: int) -> int:
+    """Return how many consumers of 64 rows a CTA has: two, if tiles of 128 rows fill M."""
+    return 1 if M % (2 * WGMMA_M) else 2
+
+
 def divide(M: int, N: int, K: int, sm_count: int) -> Division:
     """Return the division that costs the fewest cycles; of equals the one with fewest tiles."""
     best: list[tuple[int, Division]] = []
+    consumers = consumers_of(M)
+    rows_a = consumers * WGMMA_M
     for cluster in (2, 1):
-        clusters, rows = sm_count // cluster, M // (BLK_M * cluster)
-        if M % (BLK_M * cluster):
+        clusters, rows = sm_count // cluster, M // (rows_a * cluster)
+        if M % (rows_a * cluster):
             continue
         for per_row in range(-(-N // WIDEST), max(1, N // NARROWEST) + 1):
             columns = -(-N // (per_row * STEP_N)) * STEP_N
             if cluster > 1 and columns <= SMALL_TILE:
                 break
-            k_tile = (2 * BLK_M + 3 * N // per_row) * BLK_K * 2 // SMEM_BYTES_A_CYCLE
+            moved_bytes = (2 * rows_a + (1 + consumers) * N // per_row) * BLK_K * 2
+            k_tile_cycles = moved_bytes // SMEM_BYTES_A_CYCLE
             waves = -(-rows * per_row // clusters)
             narrow = (per_row * columns - N) // STEP_N
             division = Division(cluster, per_row, columns, narrow)
-            best.append((waves * (K // BLK_K * k_tile + TILE_CYCLES), division))
+            best.append((waves * (K // BLK_K * k_tile_cycles + TILE_CYCLES), division))
     return min(best, key=lambda found: (found[0], found[1].per_row))[1]
 
 
 def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
     """Build the kernel for one shape and a grid of sm_count CTAs."""
-    if min(M, N, K) < 1 or M % BLK_M or N % 64 or K % BLK_K:
-        raise ValueError(f"tuned: {M} x {N} x {K} is not whole tiles of 128 x 64 x 64")
+    if min(M, N, K) < 1 or M % 64 or N % 64 or K % BLK_K:
+        raise ValueError(f"tuned: {M} x {N} x {K} is not a multiple of 64 x 64 x 64")
     if sm_count < 2 or sm_count % 2:
         raise ValueError(f"tuned: {sm_count} SMs are not whole clusters of 2")
     CLUSTER, PER_ROW, BLK_N, NARROW = divide(M, N, K, sm_count)
+    CONSUMERS = consumers_of(M)
+    BLK_M = CONSUMERS * WGMMA_M
+    CONSUMER_WARPS = CONSUMERS * 4
+    A_STAGE_UNITS = BLK_M * BLK_K * 2 // 16
     NARROW_N = BLK_N - STEP_N
     CLUSTERS = sm_count // CLUSTER
     TILE_M = CLUSTER * BLK_M
@@ -137,15 +155,17 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
     # What a CTA loads of B for its cluster: whole swizzle atoms of 8 rows, the last CTA the rest.
     SHARE_N = -(-BLK_N // (CLUSTER * STEP_N)) * STEP_N
     LAST_SHARE_AT = (CLUSTER - 1) * SHARE_N
+    EVEN_SHARES = NARROW == 0 and CLUSTER * SHARE_N == BLK_N
     STAGE_BYTES = (BLK_M + BLK_N) * BLK_K * 2
-    D_BYTES = CONSUMERS * D_BUFFERS * WGMMA_M * CHUNK_N * 2
+    OVERLAP = TILES > CLUSTERS
+    D_BYTES = CONSUMERS * D_BUFFERS * WGMMA_M * CHUNK_N * 2 if OVERLAP else 0
     DEPTH = min(MOST_STAGES, (SMEM_BYTES - BARRIER_BYTES - D_BYTES) // STAGE_BYTES)
     B_STAGE_UNITS = BLK_N * BLK_K * 2 // 16
     # Chunks that every tile has whole; what is left over depends on the tile's width.
     WHOLE = (NARROW_N if NARROW else BLK_N) // CHUNK_N
     CHUNKS = -(-BLK_N // CHUNK_N)
+    ALL_WHOLE = WHOLE == CHUNKS
     # Behind how many k tiles of a tile the one before it is stored.
-    OVERLAP = TILES > CLUSTERS
     BEHIND = min(CHUNKS, K_TILES) if OVERLAP else 1
     f16 = tvm.DataType("float16")
     swizzle = SwizzleMode.SWIZZLE_128B_ATOM
@@ -164,23 +184,6 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
         warp_id = T.warp_id_in_wg([4])
         lane_id = T.lane_id([32])
 
-        # ---- set-up: barriers, SMEM ----
-        pool = T.SMEMPool()
-        tma2mma = TMABar(pool, DEPTH)
-        mma2tma = MBarrier(pool, DEPTH)
-        tma2mma.init(1)
-        mma2tma.init(CLUSTER * CONSUMER_WARPS)
-        pool.move_base_to(BARRIER_BYTES)
-        A_smem = pool.alloc((DEPTH, BLK_M, BLK_K), f16, layout=a_layout)
-        B_smem = pool.alloc((DEPTH, BLK_N, BLK_K), f16, layout=b_layout)
-        D_smem = pool.alloc((CONSUMERS, D_BUFFERS, WGMMA_M, CHUNK_N), f16, layout=d_layout)
-        pool.commit()
-        T.ptx.fence.proxy.async_.shared__cta()
-        T.ptx.fence.mbarrier_init.release.cluster()
-        # The whole cluster: a CTA must not signal barriers that its peer has yet to initialise.
-        T.ptx.barrier.cluster.arrive.relaxed.aligned()
-        T.ptx.barrier.cluster.wait.aligned()
-
         # The unit of the schedule is the cluster: its CTAs walk the same tiles, down the rows of
         # a group and then to the next column; every other group from the last column to the first.
         tile: T.int32
@@ -191,6 +194,33 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
         m = T.meta_var((group * GROUP + tile % GROUP) * TILE_M + rank * BLK_M)
         n = T.meta_var(column * BLK_N - T.min(column, NARROW) * STEP_N)
         is_narrow = T.meta_var(T.And(NARROW > 0, column < NARROW))
+
+        # ---- the first k tile, on its way to L2: a consumer thread has a row of A or B ----
+        if T.And(wg_id > 0, tile < TILES):
+            row = T.meta_var((wg_id - 1) * 128 + warp_id * 32 + lane_id)
+            b_row = T.meta_var(rank * SHARE_N + row - BLK_M)
+            if row < BLK_M:
+                T.ptx["prefetch.global.L2"](A.ptr_to([m + row, 0]))
+            elif T.And(row < BLK_M + SHARE_N, b_row < BLK_N):
+                T.ptx["prefetch.global.L2"](B.ptr_to([n + b_row, 0]))
+
+        # ---- set-up: barriers, SMEM ----
+        pool = T.SMEMPool()
+        tma2mma = TMABar(pool, DEPTH)
+        mma2tma = MBarrier(pool, DEPTH)
+        tma2mma.init(1)
+        mma2tma.init(CLUSTER * CONSUMER_WARPS)
+        pool.move_base_to(BARRIER_BYTES)
+        A_smem = pool.alloc((DEPTH, BLK_M, BLK_K), f16, layout=a_layout)
+        B_smem = pool.alloc((DEPTH, BLK_N, BLK_K), f16, layout=b_layout)
+        if OVERLAP:
+            D_smem = pool.alloc((CONSUMERS, D_BUFFERS, WGMMA_M, CHUNK_N), f16, layout=d_layout)
+        pool.commit()
+        T.ptx.fence.proxy.async_.shared__cta()
+        T.ptx.fence.mbarrier_init.release.cluster()
+        # The whole cluster: a CTA must not signal barriers that its peer has yet to initialise.
+        T.ptx.barrier.cluster.arrive.relaxed.aligned()
+        T.ptx.barrier.cluster.wait.aligned()
 
         if wg_id == 0:
             if OVERLAP:
@@ -228,12 +258,15 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
                                 mbar=tma2mma.ptr_to([stage]),
                                 prefetch_tensormap=True,
                             )
-                            if rank < CLUSTER - 1:
+                            if EVEN_SHARES:
                                 load_b(stage, k, rank * SHARE_N, SHARE_N)
-                            elif is_narrow:
-                                load_b(stage, k, LAST_SHARE_AT, NARROW_N - LAST_SHARE_AT)
                             else:
-                                load_b(stage, k, LAST_SHARE_AT, BLK_N - LAST_SHARE_AT)
+                                if rank < CLUSTER - 1:
+                                    load_b(stage, k, rank * SHARE_N, SHARE_N)
+                                elif is_narrow:
+                                    load_b(stage, k, LAST_SHARE_AT, NARROW_N - LAST_SHARE_AT)
+                                else:
+                                    load_b(stage, k, LAST_SHARE_AT, BLK_N - LAST_SHARE_AT)
                             ring.advance()
                         back = T.Not(back)
                         tile = tile + CLUSTERS
@@ -293,28 +326,40 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
                     mma2tma.arrive(previous, remote=lane_id)
 
             @T.inline
+            def round_pairs(first, count):
+                """Round accumulators to pairs of fp16."""
+                for i in T.unroll(count):
+                    at = T.meta_var(first + i)
+                    T.ptx.cvt.rn.f16x2.f32(pairs[at], acc[2 * at + 1], acc[2 * at])
+
+            @T.inline
+            def stage_chunk(staging, at, first_row, chunk):
+                """Put 64 columns of this warp's rows in SMEM, by stmatrix in blocks of 16 x 16."""
+                for j in T.unroll(CHUNK_N // 16):
+                    pair = T.meta_var((chunk * CHUNK_N + j * 16) // 4)
+                    # Each lane names one row of one of the four 8 x 8 matrices.
+                    row = T.meta_var(first_row + lane_id % 16)
+                    col = T.meta_var(j * 16 + lane_id // 16 * 8)
+                    T.ptx.stmatrix.sync.aligned.m8n8.x4.shared.b16(
+                        staging.ptr_to([*at, row, col]),
+                        pairs[pair],
+                        pairs[pair + 1],
+                        pairs[pair + 2],
+                        pairs[pair + 3],
+                    )
+                # TMA reads through the async proxy, so every writer fences its own stores.
+                T.ptx.fence.proxy.async_.shared__cta()
+
+            @T.inline
             def store_whole(chunk):
-                """Send 64 columns through SMEM, by stmatrix in blocks of 16 x 16 a warp."""
+                """Send 64 columns of the tile before this one through SMEM."""
                 buffer = T.meta_var(chunk % D_BUFFERS)
                 # A buffer is free when the thread that stores sees all older stores read.
                 if warp_id == 0:
                     if T.cuda.elect_sync():
                         T.ptx.cp.async_.bulk.wait_group.read(D_BUFFERS - 1)
                 T.cuda.warpgroup_sync(WRITEBACK_BARRIER + consumer)
-                for j in T.unroll(CHUNK_N // 16):
-                    at = T.meta_var((chunk * CHUNK_N + j * 16) // 4)
-                    # Each lane names one row of one of the four 8 x 8 matrices.
-                    row = T.meta_var(warp_id * 16 + lane_id % 16)
-                    col = T.meta_var(j * 16 + lane_id // 16 * 8)
-                    T.ptx.stmatrix.sync.aligned.m8n8.x4.shared.b16(
-                        D_smem.ptr_to([consumer, buffer, row, col]),
-                        pairs[at],
-                        pairs[at + 1],
-                        pairs[at + 2],
-                        pairs[at + 3],
-                    )
-                # TMA reads through the async proxy, so every writer fences its own stores.
-                T.ptx.fence.proxy.async_.shared__cta()
+                stage_chunk(D_smem, (consumer, buffer), warp_id * STRIP, chunk)
                 T.cuda.warpgroup_sync(WRITEBACK_BARRIER + consumer)
                 if warp_id == 0:
                     if T.cuda.elect_sync():
@@ -328,25 +373,53 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
                         T.ptx.cp.async_.bulk.commit_group()
 
             @T.inline
+            def store_last_whole(chunk):
+                """Store 64 columns of the CTA's last tile: each warp sends its own 16 rows.
+
+                They pass through a stage of the ring, which is idle by then: its rows of A were
+                read by this consumer only.
+                """
+                strip = T.meta_var(a_row + warp_id * STRIP)
+                if not OVERLAP:
+                    round_pairs(chunk * CHUNK_N // 4, CHUNK_N // 4)
+                stage_chunk(A_smem, (chunk,), strip, chunk)
+                T.cuda.warp_sync()
+                if T.cuda.elect_sync():
+                    row_at = T.meta_var(d_row + warp_id * STRIP)
+                    col_at = T.meta_var(d_col + chunk * CHUNK_N)
+                    Tx.copy_async(
+                        D[row_at : row_at + STRIP, col_at : col_at + CHUNK_N],
+                        A_smem[chunk, strip : strip + STRIP, :],
+                        dispatch="tma_auto",
+                        prefetch_tensormap=True,
+                    )
+                    T.ptx.cp.async_.bulk.commit_group()
+
+            @T.inline
             def store_part(columns):
                 """Store the first columns of the last chunk: a box would overwrite a neighbour."""
+                if not OVERLAP:
+                    round_pairs(WHOLE * CHUNK_N // 4, columns // 4)
                 for j in T.unroll(columns // 8):
                     for half in T.unroll(2):
-                        row = T.meta_var(d_row + warp_id * 16 + half * 8 + lane_id // 4)
+                        row = T.meta_var(d_row + warp_id * STRIP + half * 8 + lane_id // 4)
                         col = T.meta_var(d_col + WHOLE * CHUNK_N + j * 8 + lane_id % 4 * 2)
                         pair = T.meta_var(WHOLE * CHUNK_N // 4 + j * 2 + half)
                         T.ptx["st.global.b32"](D.ptr_to([row, col]), pairs[pair])
 
             @T.inline
-            def store(chunk):
-                if chunk < WHOLE:
-                    store_whole(chunk)
-                elif d_narrow:
-                    store_part(NARROW_N - WHOLE * CHUNK_N)
-                elif BLK_N % CHUNK_N == 0:
+            def store(chunk, store_whole):
+                if ALL_WHOLE:
                     store_whole(chunk)
                 else:
-                    store_part(BLK_N - WHOLE * CHUNK_N)
+                    if chunk < WHOLE:
+                        store_whole(chunk)
+                    elif d_narrow:
+                        store_part(NARROW_N - WHOLE * CHUNK_N)
+                    elif BLK_N % CHUNK_N == 0:
+                        store_whole(chunk)
+                    else:
+                        store_part(BLK_N - WHOLE * CHUNK_N)
 
             @T.inline
             def work(width):
@@ -357,11 +430,13 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
                         T.ptx.wgmma.wait_group.sync.aligned(1)
                         free_previous_stage()
                     ring.advance()
-                    if OVERLAP & (d_row >= 0):
-                        store(k_tile)
-                        if k_tile == BEHIND - 1:
-                            for rest in T.unroll(CHUNKS - BEHIND):
-                                store(BEHIND + rest)
+                    if OVERLAP:
+                        if d_row >= 0:
+                            store(k_tile, store_whole)
+                            if CHUNKS > BEHIND:
+                                if k_tile == BEHIND - 1:
+                                    for rest in T.unroll(CHUNKS - BEHIND):
+                                        store(BEHIND + rest, store_whole)
                 for _ in T.serial(K_TILES - BEHIND):
                     multiply(width, 1)
                     # All but the newest group are complete: the k tile before it is read.
@@ -370,12 +445,15 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
                     ring.advance()
                 T.ptx.wgmma.wait_group.sync.aligned(0)
                 free_previous_stage()
-                for i in T.unroll(width // 4):
-                    T.ptx.cvt.rn.f16x2.f32(pairs[i], acc[2 * i + 1], acc[2 * i])
+                if OVERLAP:
+                    round_pairs(0, width // 4)
 
             while tile < TILES:
-                if is_narrow:
-                    work(NARROW_N)
+                if NARROW > 0:
+                    if is_narrow:
+                        work(NARROW_N)
+                    else:
+                        work(BLK_N)
                 else:
                     work(BLK_N)
                 d_row = m + a_row
@@ -383,12 +461,13 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
                 d_narrow = is_narrow
                 tile = tile + CLUSTERS
             if d_row >= 0:
+                # All four warps have waited for their last MMA: nobody reads the ring any more.
+                T.cuda.warpgroup_sync(WRITEBACK_BARRIER + consumer)
                 for chunk in T.unroll(CHUNKS):
-                    store(chunk)
+                    store(chunk, store_last_whole)
             # SMEM must outlive what is read from it.
-            if warp_id == 0:
-                if T.cuda.elect_sync():
-                    T.ptx.cp.async_.bulk.wait_group.read(0)
+            if T.cuda.elect_sync():
+                T.ptx.cp.async_.bulk.wait_group.read(0)
             T.cuda.warp_sync()
 
     return hgemm_tuned
