@@ -460,9 +460,9 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
                 d_col = n
                 d_narrow = is_narrow
                 tile = tile + CLUSTERS
+            # All four warps have waited for their last MMA: nobody reads the ring any more.
+            T.cuda.warpgroup_sync(WRITEBACK_BARRIER + consumer)
             if d_row >= 0:
-                # All four warps have waited for their last MMA: nobody reads the ring any more.
-                T.cuda.warpgroup_sync(WRITEBACK_BARRIER + consumer)
                 for chunk in T.unroll(CHUNKS):
                     store(chunk, store_last_whole)
             # SMEM must outlive what is read from it.
