@@ -258,15 +258,12 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
                                 mbar=tma2mma.ptr_to([stage]),
                                 prefetch_tensormap=True,
                             )
-                            if EVEN_SHARES:
+                            if EVEN_SHARES or rank < CLUSTER - 1:
                                 load_b(stage, k, rank * SHARE_N, SHARE_N)
+                            elif is_narrow:
+                                load_b(stage, k, LAST_SHARE_AT, NARROW_N - LAST_SHARE_AT)
                             else:
-                                if rank < CLUSTER - 1:
-                                    load_b(stage, k, rank * SHARE_N, SHARE_N)
-                                elif is_narrow:
-                                    load_b(stage, k, LAST_SHARE_AT, NARROW_N - LAST_SHARE_AT)
-                                else:
-                                    load_b(stage, k, LAST_SHARE_AT, BLK_N - LAST_SHARE_AT)
+                                load_b(stage, k, LAST_SHARE_AT, BLK_N - LAST_SHARE_AT)
                             ring.advance()
                         back = T.Not(back)
                         tile = tile + CLUSTERS
@@ -409,17 +406,14 @@ def get_kernel(M: int, N: int, K: int, sm_count: int) -> tvm.tirx.PrimFunc:
 
             @T.inline
             def store(chunk, store_whole):
-                if ALL_WHOLE:
+                if ALL_WHOLE or chunk < WHOLE:
+                    store_whole(chunk)
+                elif d_narrow:
+                    store_part(NARROW_N - WHOLE * CHUNK_N)
+                elif BLK_N % CHUNK_N == 0:
                     store_whole(chunk)
                 else:
-                    if chunk < WHOLE:
-                        store_whole(chunk)
-                    elif d_narrow:
-                        store_part(NARROW_N - WHOLE * CHUNK_N)
-                    elif BLK_N % CHUNK_N == 0:
-                        store_whole(chunk)
-                    else:
-                        store_part(BLK_N - WHOLE * CHUNK_N)
+                    store_part(BLK_N - WHOLE * CHUNK_N)
 
             @T.inline
             def work(width):
